@@ -1,11 +1,13 @@
-//! `cargo xtask files`: an index of the source files.
+//! `cargo xtask files`: an index of the source files and documents.
 //!
-//! Each file begins with a sentence that says what the file contains. The index has that sentence
-//! for each file. A search by words also reads the rest of the file's documentation.
+//! Each source file begins with a sentence that says what the file contains, and each document with
+//! a title. The index has that sentence or title. A search by words also reads the rest of the
+//! file's documentation, and the headings of a document.
 
 use crate::shell;
 use anyhow::{Context, Result};
 use lexopt::{Arg, Parser, ValueExt};
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
@@ -15,25 +17,27 @@ use std::process::ExitCode;
 struct Entry {
     /// Path relative to the root folder.
     path: String,
-    /// First paragraph of the documentation first.
-    paragraphs: Vec<String>,
+    /// First sentence of a source file, or title of a document.
+    sentence: String,
+    /// Documentation of a source file, or headings of a document.
+    text: String,
 }
 
-/// Prints the index. With words, prints only the files whose path or documentation has all of them,
-/// in any case; files whose path or first sentence has all of them come first.
+/// Prints the index. With words, prints only the files whose path or documentation has all of them;
+/// files whose path or first sentence has all of them come first.
 pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     let mut words = Vec::new();
     while let Some(arg) = args.next()? {
         match arg {
-            Arg::Value(word) => words.push(word.string()?.to_lowercase()),
+            Arg::Value(word) => words.push(word.string()?),
             other => return Err(other.unexpected().into()),
         }
     }
     let mut found = entries()?;
     found.retain(|entry| entry.has(&words));
-    found.sort_by_key(|entry| !has_all(&format!("{} {}", entry.path, entry.sentence()), &words));
+    found.sort_by_key(|entry| !has_all(&format!("{} {}", entry.path, entry.sentence), &words));
     for entry in found {
-        println!("{}: {}", entry.path, entry.sentence());
+        println!("{}: {}", entry.path, entry.sentence);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -42,7 +46,7 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
 pub(crate) fn page() -> Result<String> {
     let mut text = "# Source files\n\n| file | contents |\n| --- | --- |\n".to_owned();
     for entry in entries()? {
-        let _ = writeln!(text, "| `{}` | {} |", entry.path, entry.sentence().replace('|', "\\|"));
+        let _ = writeln!(text, "| `{}` | {} |", entry.path, entry.sentence.replace('|', "\\|"));
     }
     Ok(text)
 }
@@ -50,51 +54,67 @@ pub(crate) fn page() -> Result<String> {
 /// Returns the documented files.
 fn entries() -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
-    for path in rust_files()? {
+    for path in files(&["crates", "examples", "tests", "xtask", "docs"])? {
         let name = path.display().to_string();
-        let text = fs::read_to_string(shell::root().join(path)).with_context(|| name.clone())?;
-        entries.extend(Entry::new(name, &text));
+        let read = || fs::read_to_string(shell::root().join(&path)).with_context(|| name.clone());
+        match path.extension().and_then(OsStr::to_str) {
+            Some("rs") => entries.extend(Entry::of_source(name.clone(), &read()?)),
+            Some("md") => entries.extend(Entry::of_document(name.clone(), &read()?)),
+            _ => {}
+        }
     }
     Ok(entries)
 }
 
 impl Entry {
     /// Returns `None` for a file without documentation.
-    fn new(path: String, text: &str) -> Option<Entry> {
+    fn of_source(path: String, text: &str) -> Option<Entry> {
         let lines = text.lines().map_while(|line| line.strip_prefix("//!"));
-        let lines: Vec<&str> = lines.map(str::trim).collect();
-        let paragraphs: Vec<String> =
-            lines.split(|line| line.is_empty()).map(|lines| lines.join(" ")).collect();
-        (!lines.is_empty()).then_some(Entry { path, paragraphs })
+        let text = lines.map(str::trim).collect::<Vec<_>>().join("\n");
+        let paragraph = text.split("\n\n").next().unwrap_or_default().replace('\n', " ");
+        let end = paragraph.find(". ").map_or(paragraph.len(), |at| at + 1);
+        let sentence = paragraph[..end].to_owned();
+        (end > 0).then(|| Entry { path, sentence, text: text.replace('\n', " ") })
     }
 
-    fn sentence(&self) -> &str {
-        let paragraph = &self.paragraphs[0];
-        &paragraph[..paragraph.find(". ").map_or(paragraph.len(), |at| at + 1)]
+    /// Returns `None` for a document without a title.
+    fn of_document(path: String, text: &str) -> Option<Entry> {
+        let headings = text.lines().filter(|line| line.starts_with('#'));
+        let headings: Vec<&str> = headings.map(|line| line.trim_matches(['#', ' '])).collect();
+        let sentence = (*headings.first()?).to_owned();
+        Some(Entry { path, sentence, text: headings.join(" ") })
     }
 
     fn has(&self, words: &[String]) -> bool {
-        has_all(&format!("{} {}", self.path, self.paragraphs.join(" ")), words)
+        has_all(&format!("{} {}", self.path, self.text), words)
     }
 }
 
+/// Ignores case, hyphens and underscores.
 fn has_all(text: &str, words: &[String]) -> bool {
-    let text = text.to_lowercase();
-    words.iter().all(|word| text.contains(word))
+    let plain = |text: &str| text.to_lowercase().replace(['-', '_'], "");
+    let text = plain(text);
+    words.iter().all(|word| text.contains(&plain(word)))
 }
 
 /// Returns the paths of the Rust files, relative to the root folder and in order.
 pub(crate) fn rust_files() -> Result<Vec<PathBuf>> {
+    let mut files = files(&["crates", "examples", "tests", "xtask"])?;
+    files.retain(|path| path.extension().is_some_and(|end| end == "rs"));
+    Ok(files)
+}
+
+/// Returns the paths of the files below some folders.
+fn files(folders: &[&str]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    let mut open: Vec<PathBuf> =
-        ["crates", "examples", "tests", "xtask"].iter().map(PathBuf::from).collect();
+    let mut open: Vec<PathBuf> = folders.iter().map(PathBuf::from).collect();
     while let Some(dir) = open.pop() {
         let Ok(entries) = fs::read_dir(shell::root().join(&dir)) else { continue };
         for entry in entries {
             let path = dir.join(entry.with_context(|| dir.display().to_string())?.file_name());
             if shell::root().join(&path).is_dir() {
                 open.push(path);
-            } else if path.extension().is_some_and(|end| end == "rs") {
+            } else {
                 files.push(path);
             }
         }
@@ -110,14 +130,18 @@ mod tests {
     #[test]
     fn a_file_is_described_by_its_first_sentence_and_found_by_the_others() {
         let text = "//! Slots of a\n//! table: 1.5 ms. More.\n//!\n//! Frames.\n\nuse Token;\n";
-        let entry = Entry::new("a/b.rs".to_owned(), text).expect("documented");
-        assert_eq!(entry.sentence(), "Slots of a table: 1.5 ms.");
+        let entry = Entry::of_source("a/b.rs".to_owned(), text).expect("documented");
+        assert_eq!(entry.sentence, "Slots of a table: 1.5 ms.");
         let has = |words: &[&str]| {
             entry.has(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
         };
         assert!(has(&["frames", "slots"]) && has(&["a/b"]) && has(&[]));
         assert!(!has(&["frames", "token"]), "code does not count");
-        assert!(Entry::new("c.rs".to_owned(), "use x;\n//! Late.\n").is_none());
+        let text = "# 5. Partitions\n\nText.\n\n## Context\n";
+        let document = Entry::of_document("docs/x.md".to_owned(), text).expect("a title");
+        assert_eq!(document.sentence, "5. Partitions");
+        assert!(document.has(&["context".to_owned()]));
+        assert!(Entry::of_source("c.rs".to_owned(), "use x;\n//! Late.\n").is_none());
     }
 
     #[test]
@@ -125,7 +149,8 @@ mod tests {
         let entries = entries().expect("readable");
         for (words, path) in [
             (["request", "repetition"], "crates/talea-client/src/retry.rs"),
-            (["refusal", "sentence"], "crates/talea-proto/src/refusal/text.rs"),
+            (["rt-app", "scheduler"], "crates/talea-import/src/rtapp/place.rs"),
+            (["partitions", "v2"], "docs/decisions/0005-no-partitions-on-v2.md"),
         ] {
             let words = words.map(str::to_owned);
             assert!(entries.iter().any(|entry| entry.has(&words) && entry.path == path), "{path}");

@@ -1,4 +1,4 @@
-//! Requests that meet a restart of the daemon.
+//! Requests that meet a restart of the daemon, and are repeated without a second effect.
 //!
 //! Model: a request that was sent and not answered may have taken effect. What a repetition means
 //! depends on the request:

@@ -1,4 +1,4 @@
-//! Loads an object and registers its policies and servers.
+//! Loads a shared object, checks the contract of its policies, and registers them with its servers.
 
 use crate::abi;
 use crate::policy::{ObjectPolicy, PolicyTable};

@@ -1,4 +1,5 @@
-//! The rule by which a measurement counts, although stalls of the computer excluded a part of it.
+//! The rule by which a measurement counts or is inconclusive, although stalls of the computer
+//! excluded a part of it.
 
 use talea_core::mutate;
 

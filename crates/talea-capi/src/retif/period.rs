@@ -1,4 +1,4 @@
-//! Periodic tasks: `start` and `wait_period`.
+//! Periodic tasks: `start` and `wait_period`, and the unit of a period.
 //!
 //! The structure contains the next activation, so the periodic loop needs no lookup and no lock.
 //! Activations are nominal: start + k·T. Late jobs follow one right after the other until the task

@@ -1,5 +1,5 @@
-//! Optional features of a simulation: job steps, stalls and overheads, changes of conditions,
-//! notifications.
+//! Optional features of a simulation: job steps, stalls, the cost of an order (overheads), changes
+//! of conditions, notifications.
 
 use super::{Simulation, span_of};
 use crate::interference::{Interference, Overheads};
