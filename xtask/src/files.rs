@@ -8,8 +8,9 @@ use crate::shell;
 use anyhow::{Context, Result};
 use lexopt::{Arg, Parser, ValueExt};
 use std::ffi::OsStr;
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -36,9 +37,12 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     let mut found = entries()?;
     found.retain(|entry| entry.has(&words));
     found.sort_by_key(|entry| !has_all(&format!("{} {}", entry.path, entry.sentence), &words));
+    let mut text = String::new();
     for entry in found {
-        println!("{}: {}", entry.path, entry.sentence);
+        let _ = writeln!(text, "{}: {}", entry.path, entry.sentence);
     }
+    // A reader such as `head` may end early.
+    let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -209,7 +209,11 @@ impl Broker {
     fn audit_trail(&self) {
         let sums = self.audit_balance();
         assert_eq!((sums.specs, sums.threads), self.audited(), "the audit trail is incomplete");
-        assert!(sums.refusals <= self.counters.refused, "the audit trail has too many refusals");
+        let events = self.counters();
+        let specs = (events.grants + events.adoptions) as i64 - events.releases as i64;
+        assert_eq!(specs, sums.specs, "grants are miscounted");
+        assert_eq!(events.overruns, sums.overruns, "overruns are miscounted");
+        assert!(sums.refusals <= self.counters.refused(), "the audit trail has too many refusals");
     }
 
     fn audit_timers(&self) {

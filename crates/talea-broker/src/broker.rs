@@ -36,6 +36,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use talea_core::Monotonic;
 use talea_core::mutate;
 use talea_core::setup::Setup;
+use talea_proto::counters::CODES;
 use talea_proto::message::Name;
 use talea_proto::record::Record;
 use talea_proto::refusal::PluginAnswer;
@@ -183,9 +184,21 @@ pub(crate) struct Adopted {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) requests: u64,
-    pub(crate) refused: u64,
+    /// `refusals[c]`: requests that were refused with the code of this number.
+    pub(crate) refusals: [u64; CODES],
     pub(crate) attached: u32,
     pub(crate) adopted: u32,
+}
+
+impl Counters {
+    pub(crate) fn count_refusal(&mut self, refusal: &Refusal) {
+        self.refusals[mutate!("message-refusal-code", refusal.code as usize, 0)] += 1;
+    }
+
+    /// Returns the number of refused requests.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refusals.iter().sum()
+    }
 }
 
 impl Broker {
@@ -379,7 +392,7 @@ impl Broker {
 
     /// Refuses a request, and logs the first refusal of each cause per connection.
     pub(crate) fn refuse(&mut self, reply_to: ReplyTo, refusal: Box<Refusal>) {
-        self.counters.refused += 1;
+        self.counters.count_refusal(&refusal);
         let asked = self.sessions.get(&reply_to.session).map(|session| session.asked);
         if let Some(asked) = asked {
             self.record_refusal(reply_to.session, asked, &refusal);

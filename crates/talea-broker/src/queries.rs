@@ -29,6 +29,7 @@ impl Broker {
                 Reply::Spec(Box::new(self.spec_info(requester, slot)))
             }
             Request::Status => Reply::Status(Box::new(self.status())),
+            Request::Counters => Reply::Counters(Box::new(self.counters())),
             Request::Plugin(plugin)
                 if mutate!("message-plugin", (plugin as usize) < self.plugin_set.len(), true) =>
             {
@@ -108,11 +109,17 @@ impl Broker {
             specs: self.specs(),
             attached: self.attached(),
             requests: self.counters.requests,
-            refused: self.counters.refused,
+            refused: self.counters.refused(),
             adopted: mutate!("message-status", self.counters.adopted, 0),
             rules: self.setup.rules.len() as u32,
             wakeups: 0,
         }
+    }
+
+    /// Returns the counts of events; the driver adds the times of requests.
+    pub fn counters(&self) -> talea_proto::Counters {
+        let refusals = self.counters.refusals;
+        talea_proto::Counters { refusals, ..self.audited_events() }
     }
 
     /// Returns the number of accepted connections.

@@ -250,8 +250,8 @@ impl Broker {
         } else if full {
             // Reached only if the driver reads from a suspended connection.
             self.forget_unused(queued.thread);
-            self.counters.refused += 1;
             let refusal = refusal_without_numbers(Code::Busy, Field::Request);
+            self.counters.count_refusal(&refusal);
             self.record_refusal(id, Asked::new(&queued.request), &refusal);
             let reply = Reply::Refused(refusal);
             self.emit(Effect::Reply { session: id, seq: reply_to.seq, reply });
@@ -270,7 +270,7 @@ impl Broker {
         let Some(session) = self.sessions.get(&reply_to.session) else { return };
         let hello_done = session.hello_done;
         self.charge_request(reply_to.session, 1);
-        self.counters.refused += 1;
+        self.counters.count_refusal(&refusal);
         let refusal = Box::new(refusal);
         self.record_refusal(reply_to.session, Asked::NOTHING, &refusal);
         self.log_refusal(reply_to.session, &refusal);

@@ -34,7 +34,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use talea_core::{Attr, Monotonic, Span, Work, mutate};
 use talea_proto::message::{DetachCause, Name};
-use talea_proto::{Code, Field, Refusal, Request, SpecId};
+use talea_proto::{Code, Counters, Field, Refusal, Request, SpecId};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Maximum number of single records about one subject per second.
@@ -228,6 +228,7 @@ impl Asked {
             Request::Claim { spec, .. } => ("claim", *spec, None),
             Request::Explain(_) => ("explain", none, None),
             Request::Status => ("status", none, None),
+            Request::Counters => ("counters", none, None),
             Request::Plugin(_) | Request::PluginCpu { .. } => ("plugin", none, None),
             Request::NextSpec(_) | Request::NextSession(_) => ("list", none, None),
             Request::Stop { .. } => ("stop", none, None),
@@ -259,6 +260,8 @@ pub(crate) struct Trail {
     has_counts: bool,
     /// Events of the checks.
     balance: Balance,
+    /// Events of each kind, without refusals.
+    events: Counters,
 }
 
 /// Sums over all records, for the checks.
@@ -290,6 +293,27 @@ impl Balance {
             _ => {}
         }
     }
+}
+
+/// Adds the events of a record to the count of their kind. Refusals have other counts, because not
+/// every refusal has a record.
+fn count_events(counters: &mut Counters, record: &AuditRecord) {
+    let count = match &record.event {
+        AuditEvent::Grant { .. } => &mut counters.grants,
+        AuditEvent::Adopt { .. } => &mut counters.adoptions,
+        AuditEvent::Claim => &mut counters.claims,
+        AuditEvent::Change { .. } => &mut counters.changes,
+        AuditEvent::Release(_) => &mut counters.releases,
+        AuditEvent::Attach => &mut counters.attaches,
+        AuditEvent::Detach(_) => &mut counters.detaches,
+        AuditEvent::Demotion(_) => &mut counters.demotions,
+        AuditEvent::Drift(_) => &mut counters.drifts,
+        AuditEvent::Overrun { .. } => &mut counters.overruns,
+        AuditEvent::Starved { .. } => &mut counters.starvations,
+        AuditEvent::Reload => &mut counters.reloads,
+        AuditEvent::Refusal { .. } => return,
+    };
+    *count += record.count;
 }
 
 impl AuditEvent {
@@ -445,12 +469,18 @@ impl Broker {
         self.trail.has_counts && self.trail.end() == at
     }
 
+    /// Returns the events of each kind, without refusals.
+    pub(crate) fn audited_events(&self) -> Counters {
+        self.trail.events
+    }
+
     pub(crate) fn audit_balance(&self) -> Balance {
         self.trail.balance
     }
 
     pub(crate) fn record_event(&mut self, record: AuditRecord) {
         self.trail.balance.add(&record);
+        mutate!("trail-events", count_events(&mut self.trail.events, &record));
         let had_counts = self.trail.has_counts;
         if self.trail.add(record, self.now) && !had_counts {
             self.timers.insert((self.trail.end(), Timer::AuditCounts));

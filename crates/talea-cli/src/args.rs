@@ -52,6 +52,7 @@ pub(crate) enum Command {
     Show(ShowArgs),
     Explain(ExplainArgs),
     Status(StatusArgs),
+    Metrics(crate::commands::metrics::MetricsArgs),
     Log(crate::commands::log::LogArgs),
     Check(CheckArgs),
     Import(crate::commands::import::ImportArgs),

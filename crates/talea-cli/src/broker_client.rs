@@ -20,7 +20,8 @@ use talea_os::Thread;
 use talea_os::sysinfo::SystemInfo;
 use talea_proto::message::{Caveat, CpuInfo, Name, PluginInfo, Status};
 use talea_proto::{
-    Granted, PluginAnswer, Refusal, Reply, Request, SOCKET_ENV, SpecId, SpecInfo, Task, ThreadRef,
+    Counters, Granted, PluginAnswer, Refusal, Reply, Request, SOCKET_ENV, SpecId, SpecInfo, Task,
+    ThreadRef,
 };
 use talea_study::exit::{Exit, Unreadable};
 
@@ -301,10 +302,18 @@ impl BrokerClient {
         }
     }
 
-    /// Returns the daemon's counters.
+    /// Returns the state of the daemon.
     pub(crate) fn status(&mut self) -> anyhow::Result<Status> {
         match self.ask(&Request::Status, None)? {
             Reply::Status(status) => Ok(*status),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Returns the counts of events since the start of the daemon.
+    pub(crate) fn counters(&mut self) -> anyhow::Result<Counters> {
+        match self.ask(&Request::Counters, None)? {
+            Reply::Counters(counters) => Ok(*counters),
             other => unexpected(&other),
         }
     }

@@ -12,6 +12,7 @@ pub(crate) mod generate;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod log;
+pub(crate) mod metrics;
 pub(crate) mod new;
 pub(crate) mod release;
 pub(crate) mod replay;

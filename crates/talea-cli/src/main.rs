@@ -70,6 +70,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Show(args) => commands::show::run(&options, &args),
         Command::Explain(args) => commands::explain::run(&options, &args),
         Command::Status(args) => commands::status::run(&options, &args),
+        Command::Metrics(args) => commands::metrics::run(&options, &args),
         Command::Check(args) => commands::check::run(&args),
         Command::Import(args) => commands::import::run(&args),
         Command::Doctor(args) => commands::doctor::run(&options, &args),

@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+pub mod counters;
 pub mod host;
 pub mod message;
 pub mod record;
@@ -16,6 +17,7 @@ pub mod refusal;
 mod token;
 pub mod wire;
 
+pub use counters::Counters;
 pub use message::{Granted, Owner, Reply, Request, SpecId, SpecInfo, Task, ThreadRef};
 pub use refusal::{Code, Field, PluginAnswer, Refusal, Rejection};
 

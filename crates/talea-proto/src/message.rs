@@ -1,5 +1,6 @@
 //! Requests and replies as values.
 
+use crate::counters::Counters;
 use crate::refusal::{PluginAnswer, Refusal};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -126,8 +127,10 @@ pub enum Request {
     /// Report whether this task would be accepted, with the answer of every plugin. The request has
     /// no effect.
     Explain(Task),
-    /// Report the daemon's counters.
+    /// Report the state of the daemon.
     Status,
+    /// Report the counts of events since the start of the daemon.
+    Counters,
     /// Report the `index`-th plugin, in order of precedence.
     Plugin(u32),
     /// Report the usage of plugin `plugin` on its `index`-th CPU.
@@ -183,6 +186,8 @@ pub enum Reply {
     },
     /// Reply to [`Request::Status`].
     Status(Box<Status>),
+    /// Reply to [`Request::Counters`].
+    Counters(Box<Counters>),
     /// Reply to [`Request::Plugin`].
     Plugin(Box<PluginInfo>),
     /// Reply to [`Request::PluginCpu`].

@@ -8,7 +8,7 @@ use crate::trail::{AuditEvent, AuditRecord, AuditThread, DemotionCause, Seen, Sp
 use talea_core::setup::{Access, Bound, Domain, OnOverrun, Rule};
 use talea_core::{Attr, Charge, CpuSet, Policy, Priority, Span, Work};
 use talea_proto::message::DetachCause;
-use talea_proto::{Code, Owner, Request, SpecId, Task, VERSION};
+use talea_proto::{Code, Counters, Owner, Reply, Request, SpecId, Task, VERSION};
 
 /// Returns the events of the records since the last call.
 fn events(world: &mut Simulation) -> Vec<AuditEvent> {
@@ -44,6 +44,23 @@ fn ruled(on_overrun: OnOverrun) -> Simulation {
         rule(Bound::MaxUtilization(Charge::ratio(1, 2)), "talead.toml:9"),
     ];
     world_of(rules, 2)
+}
+
+#[test]
+fn the_counters_have_each_event_of_the_trail_and_each_refusal_by_its_code() {
+    let mut world = ruled(OnOverrun::Throttle);
+    let alice = world.connect(1000);
+    world.kernel.spawn(500, 1000);
+    let granted = world.attached(alice, by(timed(1_000, 10_000), "rm"), 500);
+    for spec in [granted.spec, SpecId(4_711), SpecId(4_712)] {
+        world.call(alice, Request::Release(spec));
+    }
+    let Reply::Counters(found) = world.call(alice, Request::Counters) else { panic!("counters") };
+    let mut expected =
+        Counters { grants: 1, attaches: 1, detaches: 1, releases: 1, ..Counters::default() };
+    expected.refusals[Code::NoSuchSpec as usize] = 2;
+    assert_eq!(*found, expected);
+    assert_eq!(world.broker.status().refused, 2);
 }
 
 #[test]

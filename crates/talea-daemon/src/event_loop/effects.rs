@@ -56,6 +56,7 @@ impl Daemon {
     fn send_reply(&mut self, now: Monotonic, session: SessionId, seq: u32, mut reply: Reply) {
         match &mut reply {
             Reply::Status(status) => status.wakeups = self.wakeups,
+            Reply::Counters(counters) => self.sessions.add_times(counters),
             Reply::Spec(info) => {
                 let thread = self.broker.thread_of(info.granted.spec);
                 let overruns = thread.map(|thread| self.threads.overruns(thread));
@@ -63,6 +64,7 @@ impl Daemon {
             }
             _ => {}
         }
+        self.sessions.answered(session);
         let Some(open) = self.sessions.get(session) else { return };
         let length = reply.encode(seq, &mut self.outbox[..]);
         mutate!(

@@ -15,7 +15,7 @@ use talea_os::epoll::{Epoll, Events, Interest};
 use talea_os::seqpacket::{self, Received};
 use talea_os::{OpenError, Thread, Tid, clock, peer};
 use talea_proto::wire::decode_request;
-use talea_proto::{Code, Field, Refusal, Request, SpecId, ThreadRef};
+use talea_proto::{Code, Counters, Field, Refusal, Request, SpecId, ThreadRef};
 
 /// Period of the check whether suspended connections can be resumed.
 const RESUME_CHECK_PERIOD: Span = Span::from_ns(1_000_000);
@@ -42,6 +42,10 @@ pub(super) struct Session {
     is_nested: bool,
     /// Number of successive checks that found an unread message.
     pipelined_checks: u32,
+    /// Number of requests without a reply.
+    unanswered: u32,
+    /// Time from which the oldest of them is measured.
+    since: Monotonic,
 }
 
 impl Session {
@@ -77,6 +81,8 @@ pub(super) struct Sessions {
     /// Shares that are not served now (module `loop_priority`).
     held: Vec<u32>,
     last: u64,
+    /// Times of all requests; the other counts are the broker's.
+    times: Counters,
 }
 
 impl Sessions {
@@ -104,6 +110,8 @@ impl Sessions {
             is_suspended: false,
             is_nested: false,
             pipelined_checks: 0,
+            unanswered: 0,
+            since: Monotonic::ZERO,
         };
         self.open.insert(id, session);
         Ok(SessionId(id))
@@ -121,6 +129,30 @@ impl Sessions {
     /// Returns the user whose share serves a connection, if it is open.
     pub(super) fn share(&self, id: u64) -> Option<u32> {
         self.open.get(&id).map(|session| session.share)
+    }
+
+    /// Begins to measure a request that was received in the round that began at `now`.
+    fn received(&mut self, id: SessionId, now: Monotonic) {
+        let Some(session) = self.open.get_mut(&id.0) else { return };
+        if session.unanswered == 0 {
+            session.since = now;
+        }
+        session.unanswered += 1;
+    }
+
+    /// Counts the time of a request that is answered now.
+    pub(super) fn answered(&mut self, id: SessionId) {
+        let Some(session) = self.open.get_mut(&id.0) else { return };
+        let now = clock::now();
+        self.times.add_request_time(now.as_ns().saturating_sub(session.since.as_ns()));
+        session.since = now;
+        session.unanswered = session.unanswered.saturating_sub(1);
+    }
+
+    /// Adds the times of all requests to the counts of the broker.
+    pub(super) fn add_times(&self, counters: &mut Counters) {
+        counters.request_times = self.times.request_times;
+        counters.request_time_ns = self.times.request_time_ns;
     }
 
     /// Starts or stops reading from a connection. No effect on a closed one.
@@ -308,6 +340,7 @@ impl Daemon {
             self.discard(uid, received.fd);
             return self.hang_up(now, session_id);
         }
+        self.sessions.received(session_id, now);
         let input = if received.truncated {
             let asked = self.inbox.len() as u64 + 1;
             let refusal = Refusal {

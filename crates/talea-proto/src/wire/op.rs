@@ -20,6 +20,7 @@ pub mod request {
     pub const NEXT_SESSION: u16 = 15;
     pub const STOP: u16 = 16;
     pub const SEED: u16 = 17;
+    pub const COUNTERS: u16 = 18;
 }
 
 /// Operations that the daemon sends. The highest bit is set, so that a message reflected to its
@@ -39,4 +40,5 @@ pub mod reply {
     pub const SESSION: u16 = 0x800b;
     pub const END: u16 = 0x800c;
     pub const DONE_WITH_CAVEAT: u16 = 0x800d;
+    pub const COUNTERS: u16 = 0x800e;
 }

@@ -11,12 +11,13 @@ use super::op::reply as op;
 use super::request::GroupWire;
 use super::task::flags;
 use super::{DecodeError, Field, FieldError};
+use crate::counters::Counters;
 use crate::message::{Granted, Reply};
 use crate::refusal::Refusal;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use parts::{CaveatWire, CpuWire, PluginWire, SessionWire, SpecWire, StatusWire, WelcomeWire};
-use zerocopy::little_endian::U32;
+use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Head of an explanation; the answers and an optional refusal follow.
@@ -72,6 +73,7 @@ impl Reply {
                 }
             }
             Reply::Status(status) => out.write(&StatusWire::new(status)),
+            Reply::Counters(counters) => out.write(&counters.to_words().map(U64::new)),
             Reply::Plugin(info) => out.write(&PluginWire::new(info)),
             Reply::PluginCpu(info) => out.write(&CpuWire::new(info)),
             Reply::Session(info) => out.write(&SessionWire::new(info)),
@@ -90,6 +92,7 @@ impl Reply {
             Reply::Spec(_) => op::SPEC,
             Reply::Explained { .. } => op::EXPLAINED,
             Reply::Status(_) => op::STATUS,
+            Reply::Counters(_) => op::COUNTERS,
             Reply::Plugin(_) => op::PLUGIN,
             Reply::PluginCpu(_) => op::PLUGIN_CPU,
             Reply::Session(_) => op::SESSION,
@@ -146,10 +149,14 @@ fn decode_body(operation: u16, mut body: Reader) -> Result<Reply, FieldError> {
             Reply::Explained { chosen, answers, refusal }
         }
         op::STATUS => Reply::Status(Box::new(body.sole::<StatusWire>()?.read()?)),
+        op::COUNTERS => {
+            let words: &[U64; Counters::LEN] = body.sole()?;
+            Reply::Counters(Box::new(Counters::from_words(words.map(U64::get))))
+        }
         op::PLUGIN => Reply::Plugin(Box::new(body.sole::<PluginWire>()?.read()?)),
         op::PLUGIN_CPU => Reply::PluginCpu(body.sole::<CpuWire>()?.read()),
         op::SESSION => Reply::Session(body.sole::<SessionWire>()?.read()?),
-        unknown => return Err(FieldError::new(Field::Message, unknown, op::DONE_WITH_CAVEAT)),
+        unknown => return Err(FieldError::new(Field::Message, unknown, op::COUNTERS)),
     })
 }
 

@@ -126,7 +126,7 @@ impl Request {
                 out.write(&ClaimWire { spec: U64::new(spec.0), token: token.0 });
             }
             Request::Seed(seed) => out.write(&seed.0),
-            Request::Status => {}
+            Request::Status | Request::Counters => {}
             Request::Plugin(index) => out.write(&U32::new(*index)),
             Request::PluginCpu { plugin, index } => {
                 out.write(&PluginCpuWire { plugin: U32::new(*plugin), index: U32::new(*index) });
@@ -151,6 +151,7 @@ impl Request {
             Request::Claim { .. } => op::CLAIM,
             Request::Explain(_) => op::EXPLAIN,
             Request::Status => op::STATUS,
+            Request::Counters => op::COUNTERS,
             Request::Plugin(_) => op::PLUGIN,
             Request::PluginCpu { .. } => op::PLUGIN_CPU,
             Request::NextSpec(_) => op::NEXT_SPEC,
@@ -212,9 +213,9 @@ fn decode_body(operation: u16, mut body: Reader) -> Result<Request, FieldError> 
         }
         op::SEED => Request::Seed(Token(*body.sole::<[u8; 16]>()?)),
         op::EXPLAIN => Request::Explain(body.sole::<TaskWire>()?.read()?),
-        op::STATUS => {
+        op::STATUS | op::COUNTERS => {
             body.expect_end()?;
-            Request::Status
+            if operation == op::STATUS { Request::Status } else { Request::Counters }
         }
         op::PLUGIN => Request::Plugin(body.sole::<U32>()?.get()),
         op::PLUGIN_CPU => {
@@ -228,6 +229,6 @@ fn decode_body(operation: u16, mut body: Reader) -> Result<Request, FieldError> 
             FieldError::bits(Field::Request, bits, STOP_RELEASE)?;
             Request::Stop { release: bits & STOP_RELEASE != 0 }
         }
-        unknown => return Err(FieldError::new(Field::Message, unknown, op::SEED)),
+        unknown => return Err(FieldError::new(Field::Message, unknown, op::COUNTERS)),
     })
 }

@@ -17,8 +17,8 @@ use talea_proto::record::{Record, RecordThread};
 use talea_proto::refusal::{PluginVerdict, RejectionReason, Witness};
 use talea_proto::wire::fuzz_wire;
 use talea_proto::{
-    Code, Field, Granted, MESSAGE_MAX, Owner, PluginAnswer, Refusal, Rejection, Reply, Request,
-    SpecId, Task, ThreadRef,
+    Code, Counters, Field, Granted, MESSAGE_MAX, Owner, PluginAnswer, Refusal, Rejection, Reply,
+    Request, SpecId, Task, ThreadRef,
 };
 
 const SEQ: u32 = 0x0a0b_0c0d;
@@ -140,6 +140,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("seed", Request::Seed(granted().token)),
         ("explain", Request::Explain(task())),
         ("status", Request::Status),
+        ("counters", Request::Counters),
         ("plugin", Request::Plugin(2)),
         ("plugin-cpu", Request::PluginCpu { plugin: 2, index: 5 }),
         ("next-spec", Request::NextSpec(spec)),
@@ -174,6 +175,9 @@ fn replies() -> Vec<(&'static str, Reply)> {
         rules: 11,
         wakeups: 12,
     };
+    let mut counters = Counters { grants: 1, reloads: 12, ..Counters::default() };
+    counters.refusals[14] = 13;
+    counters.add_request_time(14);
     let plugin = PluginInfo {
         index: 1,
         name: name("rm-fast"),
@@ -213,6 +217,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
             Reply::Explained { chosen: None, answers: vec![], refusal: Some(Box::new(refusal())) },
         ),
         ("status-reply", Reply::Status(Box::new(status))),
+        ("counters-reply", Reply::Counters(Box::new(counters))),
         ("plugin-reply", Reply::Plugin(Box::new(plugin))),
         ("plugin-cpu-reply", Reply::PluginCpu(cpu)),
         ("session", Reply::Session(SessionInfo { session: 9, pid: 4300, uid: 1000, specs: 2 })),

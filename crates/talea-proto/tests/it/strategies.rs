@@ -4,6 +4,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use talea_core::{Attr, Charge, CpuSet, Params, Policy, Priority, Span, Work};
+use talea_proto::counters::CODES;
 use talea_proto::message::{
     Caveat, CpuInfo, DetachCause, Mechanism, Name, Notes, Overruns, PluginInfo, SessionInfo,
     SpecInfo, Status, Token,
@@ -11,8 +12,8 @@ use talea_proto::message::{
 use talea_proto::record::{Record, RecordThread};
 use talea_proto::refusal::{PluginVerdict, RejectionReason, Witness};
 use talea_proto::{
-    Code, Field, GROUP_MAX, Granted, Owner, PLUGINS_MAX, PluginAnswer, Refusal, Rejection, Reply,
-    Request, SpecId, Task, ThreadRef,
+    Code, Counters, Field, GROUP_MAX, Granted, Owner, PLUGINS_MAX, PluginAnswer, Refusal,
+    Rejection, Reply, Request, SpecId, Task, ThreadRef,
 };
 
 fn span() -> impl Strategy<Value = Span> {
@@ -106,6 +107,7 @@ pub(crate) fn request() -> impl Strategy<Value = Request> {
         token().prop_map(Request::Seed),
         task().prop_map(Request::Explain),
         Just(Request::Status),
+        Just(Request::Counters),
         any::<u32>().prop_map(Request::Plugin),
         any::<(u32, u32)>().prop_map(|(plugin, index)| Request::PluginCpu { plugin, index }),
         spec().prop_map(Request::NextSpec),
@@ -285,6 +287,28 @@ fn status() -> impl Strategy<Value = Status> {
     })
 }
 
+fn counters() -> impl Strategy<Value = Counters> {
+    (any::<[u64; 12]>(), any::<[u64; CODES]>(), any::<[u64; 12]>(), any::<u64>()).prop_map(
+        |(events, refusals, request_times, request_time_ns)| Counters {
+            grants: events[0],
+            adoptions: events[1],
+            claims: events[2],
+            changes: events[3],
+            releases: events[4],
+            attaches: events[5],
+            detaches: events[6],
+            demotions: events[7],
+            drifts: events[8],
+            overruns: events[9],
+            starvations: events[10],
+            reloads: events[11],
+            refusals,
+            request_times,
+            request_time_ns,
+        },
+    )
+}
+
 fn plugin_info() -> impl Strategy<Value = PluginInfo> {
     (name(), name(), cpus(), any::<(u8, u8)>(), any::<(u32, u32)>(), any::<bool>()).prop_map(
         |(name, kind, cpus, band, (index, specs), out_of_service)| PluginInfo {
@@ -321,6 +345,7 @@ pub(crate) fn reply() -> impl Strategy<Value = Reply> {
                 refusal
             }),
         status().prop_map(|status| Reply::Status(Box::new(status))),
+        counters().prop_map(|counters| Reply::Counters(Box::new(counters))),
         plugin_info().prop_map(|info| Reply::Plugin(Box::new(info))),
         (any::<u32>(), any::<u32>(), charge(), charge()).prop_map(|(cpu, specs, free, used)| {
             Reply::PluginCpu(CpuInfo { cpu, free, used, specs })

@@ -120,6 +120,7 @@ fn retif_d6_a_message_of_another_length_is_refused() {
         Request::CreateGroup(vec![Task::default(); 3]),
         Request::Release(SpecId(1)),
         Request::Status,
+        Request::Counters,
         Request::Attach { spec: SpecId(1), thread: ThreadRef::Pidfd },
     ] {
         let whole = bytes_of(&request);

@@ -142,7 +142,8 @@ impl Clients {
                 Request::Claim { spec, token }
             }
             35 => Request::Explain(self.any_task()),
-            36 => match self.world.rng.below(5) {
+            36 => match self.world.rng.below(6) {
+                5 => Request::Counters,
                 0 if session.0 % 2 == 0 => Request::Seed(Token([session.0 as u8; 16])),
                 0 => Request::Status,
                 1 => Request::Plugin(1),
