@@ -7,6 +7,7 @@
 use crate::shell;
 use anyhow::{Context, Result};
 use lexopt::{Arg, Parser, ValueExt};
+use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
@@ -24,8 +25,8 @@ struct Entry {
     text: String,
 }
 
-/// Prints the index. With words, prints only the files whose path or documentation has all of them;
-/// files whose path or first sentence has all of them come first.
+/// Prints the index. With words, prints only the files whose path or documentation has most of
+/// them; files whose path or first sentence has most of them come first.
 pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     let mut words = Vec::new();
     while let Some(arg) = args.next()? {
@@ -34,9 +35,10 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
             other => return Err(other.unexpected().into()),
         }
     }
-    let mut found = entries()?;
-    found.retain(|entry| entry.has(&words));
-    found.sort_by_key(|entry| !has_all(&format!("{} {}", entry.path, entry.sentence), &words));
+    let (found, most) = search(entries()?, &words);
+    if most < words.len() {
+        eprintln!("no file has all words; these have {most} of {}", words.len());
+    }
     let mut text = String::new();
     for entry in found {
         let _ = writeln!(text, "{}: {}", entry.path, entry.sentence);
@@ -44,6 +46,17 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     // A reader such as `head` may end early.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the entries with most of the words, and the number of these words.
+fn search(mut entries: Vec<Entry>, words: &[String]) -> (Vec<Entry>, usize) {
+    let count = |entry: &Entry| number_of(&format!("{} {}", entry.path, entry.text), words);
+    let most = entries.iter().map(count).max().unwrap_or(0);
+    entries.retain(|entry| count(entry) == most && (most > 0 || words.is_empty()));
+    entries.sort_by_key(|entry| {
+        Reverse(number_of(&format!("{} {}", entry.path, entry.sentence), words))
+    });
+    (entries, most)
 }
 
 /// Returns the index as a page of the site.
@@ -58,12 +71,15 @@ pub(crate) fn page() -> Result<String> {
 /// Returns the documented files.
 fn entries() -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
-    for path in files(&["crates", "examples", "tests", "xtask", "docs"])? {
+    for path in files(&["crates", "examples", "tests", "xtask", "docs", "etc"])? {
         let name = path.display().to_string();
         let read = || fs::read_to_string(shell::root().join(&path)).with_context(|| name.clone());
         match path.extension().and_then(OsStr::to_str) {
             Some("rs") => entries.extend(Entry::of_source(name.clone(), &read()?)),
             Some("md") => entries.extend(Entry::of_document(name.clone(), &read()?)),
+            _ if path.starts_with("etc") => {
+                entries.extend(Entry::of_script(name.clone(), &read()?));
+            }
             _ => {}
         }
     }
@@ -73,12 +89,22 @@ fn entries() -> Result<Vec<Entry>> {
 impl Entry {
     /// Returns `None` for a file without documentation.
     fn of_source(path: String, text: &str) -> Option<Entry> {
-        let lines = text.lines().map_while(|line| line.strip_prefix("//!"));
+        Entry::of_comment(path, text.lines().map_while(|line| line.strip_prefix("//!")))
+    }
+
+    fn of_comment<'a>(path: String, lines: impl Iterator<Item = &'a str>) -> Option<Entry> {
         let text = lines.map(str::trim).collect::<Vec<_>>().join("\n");
         let paragraph = text.split("\n\n").next().unwrap_or_default().replace('\n', " ");
         let end = paragraph.find(". ").map_or(paragraph.len(), |at| at + 1);
         let sentence = paragraph[..end].to_owned();
         (end > 0).then(|| Entry { path, sentence, text: text.replace('\n', " ") })
+    }
+
+    /// Returns `None` for a script or unit without a comment at its beginning.
+    fn of_script(path: String, text: &str) -> Option<Entry> {
+        let lines = text.lines().filter(|line| !line.starts_with("#!"));
+        let comment = lines.map_while(|line| line.strip_prefix('#'));
+        Entry::of_comment(path, comment)
     }
 
     /// Returns `None` for a document without a title.
@@ -88,17 +114,14 @@ impl Entry {
         let sentence = (*headings.first()?).to_owned();
         Some(Entry { path, sentence, text: headings.join(" ") })
     }
-
-    fn has(&self, words: &[String]) -> bool {
-        has_all(&format!("{} {}", self.path, self.text), words)
-    }
 }
 
-/// Ignores case, hyphens and underscores.
-fn has_all(text: &str, words: &[String]) -> bool {
+/// Returns the number of the words that a text has, without regard to case, hyphens, underscores
+/// and the plural of a word.
+fn number_of(text: &str, words: &[String]) -> usize {
     let plain = |text: &str| text.to_lowercase().replace(['-', '_'], "");
     let text = plain(text);
-    words.iter().all(|word| text.contains(&plain(word)))
+    words.iter().filter(|word| text.contains(plain(word).trim_end_matches('s'))).count()
 }
 
 /// Returns the paths of the Rust files, relative to the root folder and in order.
@@ -131,33 +154,40 @@ fn files(folders: &[&str]) -> Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
 
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
     #[test]
-    fn a_file_is_described_by_its_first_sentence_and_found_by_the_others() {
+    fn a_file_is_described_by_its_first_sentence() {
         let text = "//! Slots of a\n//! table: 1.5 ms. More.\n//!\n//! Frames.\n\nuse Token;\n";
         let entry = Entry::of_source("a/b.rs".to_owned(), text).expect("documented");
         assert_eq!(entry.sentence, "Slots of a table: 1.5 ms.");
-        let has = |words: &[&str]| {
-            entry.has(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
-        };
-        assert!(has(&["frames", "slots"]) && has(&["a/b"]) && has(&[]));
-        assert!(!has(&["frames", "token"]), "code does not count");
+        let number = |text: &str| number_of(&entry.text, &words(text));
+        assert_eq!(number("frame SLOTS more"), 3);
+        assert_eq!(number("token"), 0, "code does not count");
+        assert!(Entry::of_source("c.rs".to_owned(), "use x;\n//! Late.\n").is_none());
         let text = "# 5. Partitions\n\nText.\n\n## Context\n";
         let document = Entry::of_document("docs/x.md".to_owned(), text).expect("a title");
-        assert_eq!(document.sentence, "5. Partitions");
-        assert!(document.has(&["context".to_owned()]));
-        assert!(Entry::of_source("c.rs".to_owned(), "use x;\n//! Late.\n").is_none());
+        assert_eq!(
+            (&*document.sentence, &*document.text),
+            ("5. Partitions", "5. Partitions Context")
+        );
+        let script =
+            Entry::of_script("etc/x".to_owned(), "#!/bin/sh\n# Ends all grants.\nset -e\n");
+        assert_eq!(script.expect("a comment").sentence, "Ends all grants.");
     }
 
     #[test]
     fn questions_lead_to_files() {
-        let entries = entries().expect("readable");
-        for (words, path) in [
-            (["request", "repetition"], "crates/talea-client/src/retry.rs"),
-            (["rt-app", "scheduler"], "crates/talea-import/src/rtapp/place.rs"),
-            (["partitions", "v2"], "docs/decisions/0005-no-partitions-on-v2.md"),
+        for (question, path) in [
+            ("refusal sentence", "crates/talea-proto/src/refusal/text.rs"),
+            ("rt-app scheduler", "crates/talea-import/src/rtapp/place.rs"),
+            ("cpuset partitions v2 zebra", "docs/decisions/0005-no-partitions-on-v2.md"),
         ] {
-            let words = words.map(str::to_owned);
-            assert!(entries.iter().any(|entry| entry.has(&words) && entry.path == path), "{path}");
+            let (found, _) = search(entries().expect("readable"), &words(question));
+            assert!(found.iter().take(5).any(|entry| entry.path == path), "{question}");
         }
+        assert!(search(entries().expect("readable"), &words("zebra")).0.is_empty());
     }
 }

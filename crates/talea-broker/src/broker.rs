@@ -192,7 +192,7 @@ pub(crate) struct Counters {
 
 impl Counters {
     pub(crate) fn count_refusal(&mut self, refusal: &Refusal) {
-        self.refusals[mutate!("message-refusal-code", refusal.code as usize, 0)] += 1;
+        self.refusals[mutate!("message-counters", refusal.code as usize, 0)] += 1;
     }
 
     /// Returns the number of refused requests.

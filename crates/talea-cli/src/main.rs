@@ -14,6 +14,7 @@ mod kernel;
 mod man_pages;
 mod objects;
 mod reserve;
+mod user_names;
 
 use args::{Cli, Command};
 use clap::Parser;

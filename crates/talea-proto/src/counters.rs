@@ -80,9 +80,9 @@ impl Counters {
         words
     }
 
-    pub(crate) fn from_words(words: [u64; Counters::LEN]) -> Counters {
+    pub(crate) fn from_words(words: impl Iterator<Item = u64>) -> Counters {
         let mut counters = Counters::default();
-        for (word, count) in words.into_iter().zip(counters.counts_mut()) {
+        for (word, count) in words.zip(counters.counts_mut()) {
             *count = word;
         }
         counters

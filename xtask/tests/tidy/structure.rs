@@ -61,14 +61,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
     (
         "talea-cli",
         &[
-            "args", "commands::list", "commands::log", "commands::log::entry",
-            "commands::log::reader",
-        ],
-        TO_MEND,
-    ),
-    (
-        "talea-cli",
-        &[
             "broker_client", "broker_client::daemon", "broker_client::embedded",
             "broker_client::wire",
         ],

@@ -5,8 +5,8 @@ use crate::broker_client::{BrokerClient, Options};
 use crate::grant_text;
 use crate::json::SpecJson;
 use crate::kernel::ThreadState;
+use crate::user_names::Users;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use talea_proto::SpecInfo;
 use talea_proto::message::Notes;
 use talea_study::exit::Exit;
@@ -92,19 +92,4 @@ fn kernel_column(spec: &SpecInfo) -> String {
 /// readable.
 pub(super) fn kernel(spec: &SpecInfo) -> Option<ThreadState> {
     ThreadState::of(spec.tid?)
-}
-
-/// Cache of user names.
-#[derive(Default)]
-pub(super) struct Users(BTreeMap<u32, String>);
-
-impl Users {
-    /// Returns the user's name, or the user's number if there is no name.
-    pub(super) fn name(&mut self, uid: u32) -> String {
-        let look_up = || match talea_os::users::user_by_id(uid) {
-            Ok(Some(user)) => user.name,
-            _ => uid.to_string(),
-        };
-        self.0.entry(uid).or_insert_with(look_up).clone()
-    }
 }

@@ -7,7 +7,7 @@ mod entry;
 mod reader;
 
 use crate::broker_client::Options;
-use crate::commands::list::Users;
+use crate::user_names::Users;
 use anyhow::Context;
 use clap::Args;
 use entry::Entry;

@@ -1,9 +1,10 @@
 //! `talea metrics`: prints the daemon's counts and the granted CPU time for Prometheus.
+#![allow(clippy::cast_precision_loss, reason = "values of both formats are 64-bit floats")]
 
 mod exposition;
 
 use crate::broker_client::{BrokerClient, Options};
-use crate::commands::list::Users;
+use crate::user_names::Users;
 use anyhow::Context;
 use clap::Args;
 use exposition::{Exposition, Format, Kind};

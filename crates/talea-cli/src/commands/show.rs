@@ -1,10 +1,11 @@
 //! `talea show`: shows all data of one grant.
 
-use super::list::{Users, kernel};
+use super::list::kernel;
 use crate::args::ShowArgs;
 use crate::broker_client::{BrokerClient, Options};
 use crate::grant_text;
 use crate::json::SpecJson;
+use crate::user_names::Users;
 use talea_core::Span;
 use talea_proto::{Owner, SpecId, SpecInfo};
 use talea_study::exit::Exit;

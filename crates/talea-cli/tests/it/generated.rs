@@ -4,9 +4,9 @@
 use crate::harness::{Scratch, compare, run, snapshot};
 use std::path::{Path, PathBuf};
 
-const COMMANDS: [&str; 16] = [
-    "run", "attach", "release", "list", "show", "explain", "status", "check", "import", "doctor",
-    "execute", "replay", "compare", "sweep", "generate", "new",
+const COMMANDS: [&str; 17] = [
+    "run", "attach", "release", "list", "show", "explain", "status", "metrics", "check", "import",
+    "doctor", "execute", "replay", "compare", "sweep", "generate", "new",
 ];
 
 fn root() -> PathBuf {

@@ -650,3 +650,46 @@ fn doctor_runs_here_and_changes_nothing() {
     assert_eq!(ended.code == Some(0), failures == 0);
     assert!(answer["checks"].as_array().expect("a list").len() > 20);
 }
+
+#[test]
+fn metrics_count_what_has_happened_and_replace_a_file_at_once() {
+    needs_root!();
+    let bench = Bench::new("metrics");
+    let daemon = Daemon::start(&bench, &config::open());
+    let talea = Talea::of(&bench, &daemon);
+    let file = bench.path("talea.prom");
+    let file_name = file.to_str().expect("UTF-8");
+    let read = || {
+        let ended = talea.run(&["metrics", "--output", file_name]);
+        assert_eq!((ended.code, &*ended.out), (Some(0), ""), "{}", ended.err);
+        let text = std::fs::read_to_string(&file).expect("written");
+        let value = move |series: &str| -> f64 {
+            let line = text.lines().find_map(|line| line.strip_prefix(series));
+            line.and_then(|rest| rest.trim().parse().ok()).unwrap_or_else(|| panic!("{series}"))
+        };
+        value
+    };
+    let before = read();
+    let refused = "talea_refused_total{reason=\"unknown-plugin\"}";
+    let ended = talea.run_as(ALICE, &["run", "--priority", "5", "--plugin", "x", "--", "true"]);
+    assert_ne!(ended.code, Some(0), "{}", ended.err);
+    let ended = talea.run_as(ALICE, &["run", "--priority", "5", "--plugin", "fp", "--", "true"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    eventually("the grant has ended", || read()("talea_grants") == before("talea_grants"));
+    let after = read();
+    for (series, events) in [
+        (refused, 1.0),
+        ("talea_granted_total", 1.0),
+        ("talea_attached_total", 1.0),
+        ("talea_released_total", 1.0),
+        ("talea_overruns_total", 0.0),
+    ] {
+        assert_eq!(after(series) - before(series), events, "{series}");
+    }
+    // Every request has a time, except the one that asks.
+    assert!(after("talea_request_seconds_count") >= after("talea_requests_total") - 2.0);
+    assert!(after("talea_request_seconds_sum") > before("talea_request_seconds_sum"));
+    let whole = std::fs::read_dir(bench.path("")).expect("a folder").flatten();
+    let partial = whole.filter(|entry| entry.file_name().to_string_lossy().contains(".prom."));
+    assert_eq!(partial.count(), 0, "a temporary file is left");
+}

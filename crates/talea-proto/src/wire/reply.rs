@@ -151,7 +151,7 @@ fn decode_body(operation: u16, mut body: Reader) -> Result<Reply, FieldError> {
         op::STATUS => Reply::Status(Box::new(body.sole::<StatusWire>()?.read()?)),
         op::COUNTERS => {
             let words: &[U64; Counters::LEN] = body.sole()?;
-            Reply::Counters(Box::new(Counters::from_words(words.map(U64::get))))
+            Reply::Counters(Box::new(Counters::from_words(words.iter().map(|word| word.get()))))
         }
         op::PLUGIN => Reply::Plugin(Box::new(body.sole::<PluginWire>()?.read()?)),
         op::PLUGIN_CPU => Reply::PluginCpu(body.sole::<CpuWire>()?.read()),

@@ -1,6 +1,6 @@
 //! A record of the audit trail.
 
-use crate::commands::list::Users;
+use crate::user_names::Users;
 use serde_json::{Map, Value};
 use std::fmt::Write;
 use talea_core::Span;

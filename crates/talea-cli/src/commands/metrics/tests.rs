@@ -1,3 +1,5 @@
+//! Metrics of small and large machines, read strictly in both formats.
+
 use super::exposition::MAX_SERIES;
 use super::*;
 use std::collections::BTreeSet;
