@@ -9,6 +9,7 @@
 extern crate alloc;
 
 pub mod attr;
+pub mod chain;
 pub mod charge;
 pub mod cpus;
 pub mod criteria;

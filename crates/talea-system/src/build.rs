@@ -1,5 +1,6 @@
 //! Combination of all tables: resolves names, builds trees and checks them.
 
+mod chains;
 mod graph;
 mod left_out;
 mod plan;
@@ -9,6 +10,7 @@ mod tree;
 use crate::draft::{Draft, Named, Place, SchedulerDraft, SharedDraft};
 use crate::registry::Registry;
 use crate::system::{Root, System};
+pub(crate) use chains::default_name as default_chain_name;
 use plan::{NEAR, Plan, unknown};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -178,10 +180,12 @@ pub(super) fn system<'d>(
     }
     let built: Vec<Root> = built.into_iter().collect::<Option<_>>()?;
     expected(draft, &built, findings);
+    let chains = chains::chains(draft, &built, findings);
     Some(System {
         duration: draft.duration.unwrap_or(DURATION),
         seed: draft.seed.unwrap_or(1),
         roots: built,
+        chains,
         expectations: draft
             .expectations
             .iter()

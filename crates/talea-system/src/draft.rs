@@ -166,6 +166,15 @@ pub(super) struct ChannelDraft {
     pub(super) place: Place,
 }
 
+pub(super) struct ChainDraft {
+    pub(super) name: Option<Named>,
+    pub(super) tasks: Vec<Named>,
+    pub(super) reaction: Option<Span>,
+    pub(super) age: Option<Span>,
+    pub(super) line: u32,
+    pub(super) place: Place,
+}
+
 pub(super) struct StallDraft {
     pub(super) root: Option<Named>,
     pub(super) cpu: u32,
@@ -186,6 +195,7 @@ pub(super) struct Draft {
     pub(super) channels: Vec<ChannelDraft>,
     /// Whether some channels could not be read. A task without a period may be at the end of one.
     pub(super) lost_channels: bool,
+    pub(super) chains: Vec<ChainDraft>,
     pub(super) overheads: Option<(Overheads, Place)>,
     pub(super) stalls: Vec<StallDraft>,
     pub(super) changes: Vec<(Time, Condition)>,

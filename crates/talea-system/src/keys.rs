@@ -1,8 +1,8 @@
 //! Keys of a system file, each once. [`talea_config::key`] has the types of the list.
 
 use Section::{
-    Accelerator, Change, Channel, CriticalSection, Curve, Entry, Expect, Overheads, Resource,
-    Scheduler, Slot, Stall, Suspension, Task, Top, Version,
+    Accelerator, Chain, Change, Channel, CriticalSection, Curve, Entry, Expect, Overheads,
+    Resource, Scheduler, Slot, Stall, Suspension, Task, Top, Version,
 };
 use talea_config::key::Form::{
     Boolean, Duration, Durations, Integer, Integers, Table, Text, Texts, Word,
@@ -38,6 +38,8 @@ pub enum Section {
     Resource,
     /// `[[channel]]`
     Channel,
+    /// `[[chain]]`
+    Chain,
     /// `[overheads]`
     Overheads,
     /// `[[stall]]`
@@ -65,6 +67,7 @@ impl FileSection for Section {
             Section::Accelerator => "[[accelerator]]",
             Section::Resource => "[[resource]]",
             Section::Channel => "[[channel]]",
+            Section::Chain => "[[chain]]",
             Section::Overheads => "[overheads]",
             Section::Stall => "[[stall]]",
             Section::Change => "[[change]]",
@@ -82,7 +85,7 @@ impl FileSection for Section {
 }
 
 /// Sections of a system file, in the order of the manual.
-pub const SECTIONS: [Section; 16] = [
+pub const SECTIONS: [Section; 17] = [
     Top,
     Scheduler,
     Slot,
@@ -95,6 +98,7 @@ pub const SECTIONS: [Section; 16] = [
     Accelerator,
     Resource,
     Channel,
+    Chain,
     Overheads,
     Stall,
     Change,
@@ -135,6 +139,7 @@ pub const KEYS: &[Key<Section>] = &[
         .means("A device that one job at a time may hold."),
     key(Top, "resource", Table, "[[resource]]").default("none").means("A resource that one job at a time may lock."),
     key(Top, "channel", Table, "[[channel]]").default("no graph").means("An edge of a graph, from task to task."),
+    key(Top, "chain", Table, "[[chain]]").default("none").means("A path of data through tasks, with its latencies."),
     key(Top, "overheads", Table, "[overheads]").default("nothing").means("Costs of scheduling."),
     key(Top, "stall", Table, "[[stall]]").default("none").means("An interval without progress on a CPU."),
     key(Top, "change", Table, "[[change]]").default("none").means("A change of battery, mode or permissions."),
@@ -471,6 +476,23 @@ pub const KEYS: &[Key<Section>] = &[
         .default("what activates")
         .range("0 to 1024 each; not with size 0")
         .means("Tokens that the jobs of the consumer pop; the list repeats."),
+    // [[chain]]
+    key(Chain, "name", Text, "\"brake\"")
+        .default("its tasks")
+        .range("1 to 63 letters, digits, `_`, `-` and `.`; unique among chains")
+        .means("Name in reports."),
+    key(Chain, "tasks", Texts, "[\"camera\", \"video\"]")
+        .default("required")
+        .range("names of 2 to 64 different tasks, also of several roots")
+        .means("The path: each task reads what the one before it writes, by a channel between them or else by a register."),
+    key(Chain, "reaction", Duration, "\"80ms\"")
+        .default("not required")
+        .range("above 0")
+        .means("Required maximum of the reaction time."),
+    key(Chain, "age", Duration, "\"100ms\"")
+        .default("not required")
+        .range("above 0")
+        .means("Required maximum of the data age."),
     // [overheads]
     key(Overheads, "release", Duration, "\"2us\"")
         .default("\"0\"").range("up to 1s")

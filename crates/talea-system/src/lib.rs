@@ -22,7 +22,7 @@ mod write;
 
 pub use include::{Beside, Include, folded};
 pub use registry::Registry;
-pub use system::{Expectation, Root, System};
+pub use system::{Chain, ChainTask, Expectation, Root, System};
 pub use talea_config::{Diagnostic, diagnostic};
 pub use write::{Unwritable, write};
 

@@ -59,6 +59,9 @@ pub(super) fn file(
         draft.lost_channels |= channel.is_none();
         draft.channels.extend(channel);
     }
+    for table in list(&top, "chain", Section::Chain, findings) {
+        draft.chains.extend(parts::chain(&table, file, findings));
+    }
     if let Some(field) = top.take("overheads") {
         parts::overheads(&field, file, draft, findings);
     }

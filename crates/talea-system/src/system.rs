@@ -2,6 +2,7 @@
 
 use talea_config::Diagnostic;
 use talea_core::Span;
+use talea_core::chain::Link;
 use talea_core::engine::Tree;
 use talea_core::mutate;
 use talea_core::workload::Source as Load;
@@ -16,6 +17,8 @@ pub struct System {
     pub seed: u64,
     /// The trees, in the order of the file.
     pub roots: Vec<Root>,
+    /// Chains of tasks with their required latencies.
+    pub chains: Vec<Chain>,
     /// Conditions that a run must meet.
     pub expectations: Vec<Expectation>,
     /// Warnings about a system that can be run.
@@ -50,6 +53,39 @@ impl Root {
     /// for each root.
     pub fn workload(&self, seed: u64) -> Workload {
         Workload { sources: self.sources.clone(), seed }
+    }
+}
+
+/// Cause-effect chain: a path of data through tasks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// Name for reports.
+    pub name: String,
+    /// Tasks on the path.
+    pub tasks: Vec<ChainTask>,
+    /// `links[i]`: communication from task `i` to task `i + 1`.
+    pub links: Vec<Link>,
+    /// Required maximum of the reaction time.
+    pub reaction: Option<Span>,
+    /// Required maximum of the data age.
+    pub age: Option<Span>,
+    /// Line number for reports.
+    pub line: u32,
+}
+
+/// Task of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainTask {
+    /// Index of the root.
+    pub root: usize,
+    /// Index of the task in its root.
+    pub task: usize,
+}
+
+impl Chain {
+    /// Returns the names of the chain's tasks, which are tasks of `roots`.
+    pub fn task_names<'r>(&self, roots: &'r [Root]) -> impl Iterator<Item = &'r str> {
+        self.tasks.iter().map(|of| roots[of.root].tasks[of.task].as_str())
     }
 }
 

@@ -39,6 +39,19 @@ pub fn write(system: &System) -> Result<String, Unwritable> {
         self::root(&mut out, root)?;
     }
     surroundings(&mut out, system);
+    for chain in &system.chains {
+        let names: Vec<String> = chain.task_names(&system.roots).map(text).collect();
+        out.push_str("\n[[chain]]\n");
+        if chain.name != crate::build::default_chain_name(chain.task_names(&system.roots)) {
+            pair(&mut out, "name", &text(&chain.name));
+        }
+        pair(&mut out, "tasks", &format!("[{}]", names.join(", ")));
+        for (key, required) in [("reaction", chain.reaction), ("age", chain.age)] {
+            if let Some(required) = required {
+                pair(&mut out, key, &span(required));
+            }
+        }
+    }
     for expectation in &system.expectations {
         out.push_str("\n[[expect]]\n");
         if let Some(task) = &expectation.task {

@@ -1,10 +1,11 @@
 //! Reader of the tables other than schedulers and tasks.
 
 use super::values::{Field, Table, bits, name, named, optional, time_of};
-use crate::draft::{ChannelDraft, Draft, Named, Place, SharedDraft, StallDraft};
+use crate::draft::{ChainDraft, ChannelDraft, Draft, Named, Place, SharedDraft, StallDraft};
 use crate::keys::PROTOCOLS;
 use crate::keys::Section;
 use crate::system::Expectation;
+use talea_config::diagnostic::quoted;
 use talea_config::source::{Findings, words};
 use talea_core::engine::{Condition, Protocol};
 use talea_core::workload::Overheads;
@@ -92,6 +93,43 @@ pub(super) fn channel(
     }
     let (push, pop, place) = (push.ok()?, pop.ok()?, Place { file, at: table.at.clone() });
     Some(ChannelDraft { from: from?, to: to?, size, tokens, push, pop, place })
+}
+
+/// Range of the number of tasks in a chain.
+const CHAIN_TASKS: std::ops::RangeInclusive<usize> = 2..=64;
+
+pub(super) fn chain(
+    table: &Table<'_>,
+    file: usize,
+    findings: &mut Findings<'_>,
+) -> Option<ChainDraft> {
+    let name = optional(table, "name", findings, |field, findings| named(field, file, findings));
+    let reaction = optional(table, "reaction", findings, Field::duration);
+    let age = optional(table, "age", findings, Field::duration);
+    let field = table.require("tasks", findings)?;
+    let texts = field.texts(findings)?;
+    let tasks: Vec<Named> = texts
+        .into_iter()
+        .map(|text| Named { name: text.text.to_owned(), file, at: text.at })
+        .collect();
+    let remedy = format!("write it like `tasks = {}`", field.key.example);
+    if !CHAIN_TASKS.contains(&tasks.len()) {
+        let what = format!("a chain has {} tasks", tasks.len());
+        let why = "it leads from one task to another, through 64 at most";
+        findings.error(&field.at, words(what, why, remedy));
+        return None;
+    }
+    let twice = (1..tasks.len())
+        .find(|&at| tasks[..at].iter().any(|earlier| earlier.name == tasks[at].name));
+    if let Some(at) = twice {
+        let what = format!("{} is twice in a chain", quoted(&tasks[at].name));
+        findings.error(&tasks[at].at, words(what, "data pass each task once", remedy));
+        return None;
+    }
+    let line = findings.source.line(table.at.start);
+    let (reaction, age) = (reaction.ok()?, age.ok()?);
+    let place = Place { file, at: table.at.clone() };
+    Some(ChainDraft { name: name.ok()?, tasks, reaction, age, line, place })
 }
 
 pub(super) fn overheads(

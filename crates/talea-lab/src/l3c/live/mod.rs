@@ -157,8 +157,8 @@ impl Trial {
         };
         let duration = self.length;
         let seed = self.workload.seed;
-        let (expectations, warnings) = (Vec::new(), Vec::new());
-        let system = System { duration, seed, roots: vec![root], expectations, warnings };
+        let (chains, expectations, warnings) = (Vec::new(), Vec::new(), Vec::new());
+        let system = System { duration, seed, roots: vec![root], chains, expectations, warnings };
         let estimates = live_run::estimate_load(&system, duration, seed)?;
         let products = AtomicU64::new(0);
         let client = Client::start(port, begin, &self.requests, cpus.client)?;
