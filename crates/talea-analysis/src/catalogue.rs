@@ -56,6 +56,9 @@ pub const ALL: &[TestInfo] = &[
     supply::edf::INFO,
     supply::davis_burns::INFO,
     tree::INFO,
+    // Chains of tasks.
+    tree::CHAIN,
+    tree::CHAIN_KNOWN_PHASES,
 ];
 
 /// Returns the entry with the name `name`.

@@ -59,13 +59,40 @@ pub struct Latencies {
     pub age: Option<Latency>,
 }
 
-/// Returns the longest latencies of a chain of recorded jobs. `jobs[i]` has the completed jobs of
-/// the chain's task `i` in the order of their numbers, without gaps; `links[i]` leads from task `i`
-/// to task `i + 1`. O(number of jobs).
+/// Kind of a latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LatencyKind {
+    /// Reaction time of events just after the sample.
+    Reaction,
+    /// Data age of the output.
+    Age,
+}
+
+/// Returns the longest latencies of a chain of recorded jobs; see [`for_each_latency`].
+pub fn latencies(links: &[Link], jobs: &[impl AsRef<[ReadWrite]>]) -> Latencies {
+    let mut found = Latencies::default();
+    for_each_latency(links, jobs, |kind, latency| match kind {
+        LatencyKind::Reaction => longest(&mut found.reaction, latency),
+        LatencyKind::Age => {
+            found.outputs += 1;
+            longest(&mut found.age, latency);
+        }
+    });
+    found
+}
+
+/// Calls `use_latency` with the data age of each output, and with the reaction time of each sample
+/// that a later one replaces. `jobs[i]` has the completed jobs of the chain's task `i` in the order
+/// of their numbers, without gaps; `links[i]` leads from task `i` to task `i + 1`. O(number of
+/// jobs).
 ///
 /// # Panics
 /// If there is not one link between any two tasks, or no task.
-pub fn latencies(links: &[Link], jobs: &[impl AsRef<[ReadWrite]>]) -> Latencies {
+pub fn for_each_latency(
+    links: &[Link],
+    jobs: &[impl AsRef<[ReadWrite]>],
+    mut use_latency: impl FnMut(LatencyKind, Latency),
+) {
     assert_eq!(links.len() + 1, jobs.len(), "one link between any two tasks");
     let first = jobs[0].as_ref();
     // `samples[k]`: sample on which the output of job k depends.
@@ -91,7 +118,6 @@ pub fn latencies(links: &[Link], jobs: &[impl AsRef<[ReadWrite]>]) -> Latencies 
         };
         samples = to.iter().enumerate().map(sample_of).collect();
     }
-    let mut found = Latencies::default();
     let mut last: Option<usize> = None;
     let outputs = jobs[jobs.len() - 1].as_ref();
     for (number, (output, sample)) in outputs.iter().zip(&samples).enumerate() {
@@ -101,15 +127,13 @@ pub fn latencies(links: &[Link], jobs: &[impl AsRef<[ReadWrite]>]) -> Latencies 
             sample: sample as u64,
             output: number as u64,
         };
-        found.outputs += 1;
-        longest(&mut found.age, latency(sample));
+        use_latency(LatencyKind::Age, latency(sample));
         if let Some(last) = last.filter(|&last| last != sample) {
             let from = crate::mutate!("core-chain-missed", last, sample);
-            longest(&mut found.reaction, latency(from));
+            use_latency(LatencyKind::Reaction, latency(from));
         }
         last = Some(sample);
     }
-    found
 }
 
 fn longest(of: &mut Option<Latency>, latency: Latency) {
@@ -125,7 +149,10 @@ mod tests {
 
     fn jobs(of: &[(u64, u64)]) -> Vec<ReadWrite> {
         of.iter()
-            .map(|&(read, write)| ReadWrite { read: Time::from_ns(read), write: Time::from_ns(write) })
+            .map(|&(read, write)| ReadWrite {
+                read: Time::from_ns(read),
+                write: Time::from_ns(write),
+            })
             .collect()
     }
 
@@ -148,25 +175,25 @@ mod tests {
     /// Latencies by the definitions: immediate forward and backward job chains, from any event.
     fn by_definition(links: &[Link], jobs: &[Vec<ReadWrite>]) -> (Option<Span>, Option<Span>) {
         let last = jobs.len() - 1;
-        let sample = |output: usize| {
-            links.iter().enumerate().rev().try_fold(output, |at, (hop, &link)| {
-                backward(link, &jobs[hop], &jobs[hop + 1], at)
-            })
-        };
-        let length = |sample: usize, output: usize| {
-            jobs[last][output].write.since(jobs[0][sample].read)
-        };
-        let outputs: Vec<(usize, usize)> = (0..jobs[last].len())
-            .filter_map(|output| Some((sample(output)?, output)))
-            .collect();
+        let sample =
+            |output: usize| {
+                links.iter().enumerate().rev().try_fold(output, |at, (hop, &link)| {
+                    backward(link, &jobs[hop], &jobs[hop + 1], at)
+                })
+            };
+        let length =
+            |sample: usize, output: usize| jobs[last][output].write.since(jobs[0][sample].read);
+        let outputs: Vec<(usize, usize)> =
+            (0..jobs[last].len()).filter_map(|output| Some((sample(output)?, output))).collect();
         let age = outputs.iter().map(|&(sample, output)| length(sample, output)).max();
         let start = outputs.first().map(|&(sample, _)| sample);
         // The event comes just after the read of job `missed`.
         let reaction = (start.unwrap_or(usize::MAX)..jobs[0].len()).filter_map(|missed| {
             let next = Some(missed + 1).filter(|&next| next < jobs[0].len())?;
-            let output = links.iter().enumerate().try_fold(next, |at, (hop, &link)| {
-                forward(link, &jobs[hop], &jobs[hop + 1], at)
-            })?;
+            let output = links
+                .iter()
+                .enumerate()
+                .try_fold(next, |at, (hop, &link)| forward(link, &jobs[hop], &jobs[hop + 1], at))?;
             Some(length(missed, output))
         });
         (reaction.max(), age)

@@ -41,8 +41,14 @@ impl Application {
             surroundings: Environment::default(),
         };
         let (chains, expectations, warnings) = Default::default();
-        let system =
-            System { duration: DURATION, seed: 1, roots: vec![root], chains, expectations, warnings };
+        let system = System {
+            duration: DURATION,
+            seed: 1,
+            roots: vec![root],
+            chains,
+            expectations,
+            warnings,
+        };
         let text = system::write(&system).map_err(|error| Error::Declared(error.to_string()))?;
         let registry = self.config.registry().map_err(|name| {
             Error::Declared(format!(

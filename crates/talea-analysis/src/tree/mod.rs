@@ -131,6 +131,7 @@
 
 mod blocking;
 mod bounds;
+mod chain;
 mod competition;
 mod context;
 mod demand_plot;
@@ -156,6 +157,10 @@ mod task_bound;
 mod task_model;
 mod whole_root;
 
+pub use chain::{
+    ChainBound, ChainLatencies, ChainModel, ChainReason, INFO as CHAIN,
+    KNOWN_PHASES as CHAIN_KNOWN_PHASES, NoChainBound,
+};
 pub use demand_plot::DemandPlot;
 pub use phases::INFO as KNOWN_PHASES;
 pub use root_model::RootModel;

@@ -23,6 +23,7 @@ use super::priority_keys::KeyOrder;
 use super::task_model::can_always_cost_most;
 use crate::test_info::{Platform, TestInfo, TestKind};
 use alloc::vec::Vec;
+use talea_core::chain::ReadWrite;
 use talea_core::engine::{
     Engine, Event, Handled, NodeId, NodeSpec, Order, Preemption, TaskId, Tree,
 };
@@ -58,68 +59,130 @@ struct Periodic {
     completed: u64,
     /// Number of the job that has begun, and its remaining work.
     begun: Option<(u64, u64)>,
+    /// First dispatch of that job.
+    read: Time,
+    /// Completed jobs.
+    jobs: Vec<ReadWrite>,
     longest: u64,
+}
+
+/// Root whose schedule is known, at time zero.
+struct Known {
+    schedule: Schedule,
+    is_constant: bool,
+    is_exact: bool,
 }
 
 /// Returns the bounds of a root with known phases; `None` for a root that the search does not cover
 /// or that takes too long.
 pub(super) fn bounds(model: &Model<'_>) -> Option<FlatBounds> {
-    let NodeSpec::Scheduler(root) = model.node_spec(Tree::ROOT) else { return None };
-    let order = KeyOrder::of(&root.policy);
-    let is_by_arrival = matches!(root.policy, PolicySpec::Fifo);
-    if !model.phases_known
-        || model.tree.cpus > 1
-        || root.reservation.is_some()
-        || !(order.is_some() || is_by_arrival || matches!(root.policy, PolicySpec::Edf))
-    {
-        return None;
+    let mut known = Known::of(model)?;
+    known.schedule.run()?;
+    let kind = if known.is_exact { TestKind::Exact } else { TestKind::Sufficient };
+    let bound = |task: &Periodic| (task.node, (Ok(Span::from_ns(task.longest)), kind));
+    Some(known.schedule.tasks.iter().map(bound).collect())
+}
+
+/// Schedule that repeats, of a root with known phases and constant costs.
+pub(super) struct RepeatingSchedule {
+    /// Instant from which it repeats.
+    pub(super) steady: u64,
+    pub(super) hyperperiod: u64,
+}
+
+impl RepeatingSchedule {
+    /// Returns the schedule of a root; `None` for a root that the search does not cover.
+    pub(super) fn of(model: &Model<'_>) -> Option<RepeatingSchedule> {
+        let mut known = Known::constant(model)?;
+        let steady = known.schedule.run()?;
+        Some(RepeatingSchedule { steady, hyperperiod: known.schedule.hyperperiod()? })
     }
-    let nodes = model.tasks();
-    if model.tree.nodes().count() != nodes.len() + 1 {
-        return None;
-    }
-    let mut tasks = Vec::new();
-    let (mut keys, mut is_constant, mut is_exact) = (Vec::new(), true, true);
-    for (&node, source) in nodes.iter().zip(model.sources) {
-        let NodeSpec::Task(spec) = model.node_spec(node) else { return None };
-        // Graphs, accelerators and suspensions have no model.
-        let work = model.task_model(node).ok()?.task.cost.as_ns();
-        let Arrivals::Periodic { offset, period, jitter: Span::ZERO } = source.arrivals else {
-            return None;
-        };
-        let is_plain = spec.uses.is_empty()
-            && spec.versions.is_empty()
-            && !spec.enforced
-            && spec.preemption == Preemption::Anywhere
-            && !matches!(source.cost, Cost::WithSteps { .. } | Cost::Versions(_));
-        if !is_plain {
+
+    /// Returns the jobs of each task that complete until `end`; `None` if there are too many.
+    pub(super) fn record(&self, model: &Model<'_>, end: u64) -> Option<Vec<Vec<ReadWrite>>> {
+        let mut schedule = Known::constant(model)?.schedule;
+        let jobs = schedule.tasks.iter().map(|task| end / task.period).sum::<u64>();
+        if jobs > MAX_JOBS {
             return None;
         }
-        is_constant &= matches!(source.cost, Cost::Constant(_));
-        is_exact &= can_always_cost_most(&source.cost);
-        keys.push(order.map(|order| model.key_range(order, node)));
-        tasks.push(Periodic {
-            node,
-            period: period.as_ns(),
-            cost: work,
-            next_arrival: offset.as_ns(),
-            arrived: 0,
-            completed: 0,
-            begun: None,
-            longest: 0,
-        });
+        while let (next, arrival) = schedule.next()?
+            && next <= end
+        {
+            schedule.advance(next);
+            schedule.step(arrival == next)?;
+        }
+        Some(schedule.tasks.into_iter().map(|task| task.jobs).collect())
     }
-    let has_ties = order.is_some_and(KeyOrder::is_fifo)
-        && (0..keys.len()).any(|at| keys[..at].contains(&keys[at]));
-    let is_predictable = root.preemptive && !is_by_arrival && !has_ties;
-    if !is_constant && mutate!("tree-phases-costs", !is_predictable, false) {
-        return None;
+}
+
+impl Known {
+    /// Returns the root if all costs are constant, nothing disturbs it, and each job can take its
+    /// cost.
+    fn constant(model: &Model<'_>) -> Option<Known> {
+        let is_disturbed = model.has_stalls || model.has_overheads || !model.lost.is_zero();
+        let known = if is_disturbed { None } else { Known::of(model) };
+        known.filter(|known| {
+            mutate!("analysis-chain-constant", known.is_constant && known.is_exact, known.is_exact)
+        })
     }
-    let mut schedule = Schedule { engine: model.tree.build().ok()?, tasks, running: None, now: 0 };
-    schedule.run()?;
-    let kind = if is_exact { TestKind::Exact } else { TestKind::Sufficient };
-    let bound = |task: &Periodic| (task.node, (Ok(Span::from_ns(task.longest)), kind));
-    Some(schedule.tasks.iter().map(bound).collect())
+
+    fn of(model: &Model<'_>) -> Option<Known> {
+        let NodeSpec::Scheduler(root) = model.node_spec(Tree::ROOT) else { return None };
+        let order = KeyOrder::of(&root.policy);
+        let is_by_arrival = matches!(root.policy, PolicySpec::Fifo);
+        if !model.phases_known
+            || model.tree.cpus > 1
+            || root.reservation.is_some()
+            || !(order.is_some() || is_by_arrival || matches!(root.policy, PolicySpec::Edf))
+        {
+            return None;
+        }
+        let nodes = model.tasks();
+        if model.tree.nodes().count() != nodes.len() + 1 {
+            return None;
+        }
+        let mut tasks = Vec::new();
+        let (mut keys, mut is_constant, mut is_exact) = (Vec::new(), true, true);
+        for (&node, source) in nodes.iter().zip(model.sources) {
+            let NodeSpec::Task(spec) = model.node_spec(node) else { return None };
+            // Graphs, accelerators and suspensions have no model.
+            let work = model.task_model(node).ok()?.task.cost.as_ns();
+            let Arrivals::Periodic { offset, period, jitter: Span::ZERO } = source.arrivals else {
+                return None;
+            };
+            let is_plain = spec.uses.is_empty()
+                && spec.versions.is_empty()
+                && !spec.enforced
+                && spec.preemption == Preemption::Anywhere
+                && !matches!(source.cost, Cost::WithSteps { .. } | Cost::Versions(_));
+            if !is_plain {
+                return None;
+            }
+            is_constant &= matches!(source.cost, Cost::Constant(_));
+            is_exact &= can_always_cost_most(&source.cost);
+            keys.push(order.map(|order| model.key_range(order, node)));
+            tasks.push(Periodic {
+                node,
+                period: period.as_ns(),
+                cost: work,
+                next_arrival: offset.as_ns(),
+                arrived: 0,
+                completed: 0,
+                begun: None,
+                read: Time::ZERO,
+                jobs: Vec::new(),
+                longest: 0,
+            });
+        }
+        let has_ties = order.is_some_and(KeyOrder::is_fifo)
+            && (0..keys.len()).any(|at| keys[..at].contains(&keys[at]));
+        let is_predictable = root.preemptive && !is_by_arrival && !has_ties;
+        if !is_constant && mutate!("tree-phases-costs", !is_predictable, false) {
+            return None;
+        }
+        let schedule = Schedule { engine: model.tree.build().ok()?, tasks, running: None, now: 0 };
+        Some(Known { schedule, is_constant, is_exact })
+    }
 }
 
 struct Schedule {
@@ -130,13 +193,22 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// Runs until the schedule repeats. `None` if it does not within [`MAX_JOBS`] jobs.
-    fn run(&mut self) -> Option<()> {
-        let mut hyperperiod = 1u64;
-        for task in &self.tasks {
-            let common = gcd(hyperperiod, task.period);
-            hyperperiod = (hyperperiod / common).checked_mul(task.period)?;
-        }
+    fn hyperperiod(&self) -> Option<u64> {
+        self.tasks
+            .iter()
+            .try_fold(1u64, |all, task| (all / gcd(all, task.period)).checked_mul(task.period))
+    }
+
+    /// Returns the next instant and the next arrival.
+    fn next(&self) -> Option<(u64, u64)> {
+        let arrival = self.tasks.iter().map(|task| task.next_arrival).min()?;
+        Some((self.end().map_or(arrival, |end| end.min(arrival)), arrival))
+    }
+
+    /// Runs until the schedule repeats, and returns the instant from which it does. `None` if it
+    /// does not within [`MAX_JOBS`] jobs.
+    fn run(&mut self) -> Option<u64> {
+        let hyperperiod = self.hyperperiod()?;
         let jobs = self.tasks.iter().map(|task| hyperperiod / task.period).sum::<u64>();
         if jobs > MAX_JOBS || self.tasks.is_empty() {
             return None;
@@ -145,13 +217,14 @@ impl Schedule {
         let mut states: Option<Vec<(u64, Option<u64>)>> = None;
         // Arrivals of each task before the state repeated.
         let mut until: Option<Vec<u64>> = None;
+        let mut steady = boundary;
         loop {
-            let arrival = self.tasks.iter().map(|task| task.next_arrival).min()?;
-            let next = self.end().map_or(arrival, |end| end.min(arrival));
+            let (next, arrival) = self.next()?;
             while until.is_none() && boundary <= next {
                 self.advance(boundary);
                 let state = self.state();
                 if states.as_ref() == Some(&state) {
+                    steady = boundary;
                     until = Some(self.tasks.iter().map(|task| task.arrived).collect());
                 }
                 states = Some(state);
@@ -163,7 +236,7 @@ impl Schedule {
             if let Some(until) = &until
                 && self.tasks.iter().zip(until).all(|(task, until)| task.completed >= *until)
             {
-                return Some(());
+                return Some(steady);
             }
             if self.tasks.iter().map(|task| task.arrived).sum::<u64>() > MAX_JOBS {
                 return None;
@@ -205,6 +278,7 @@ impl Schedule {
             let task = &mut self.tasks[running];
             task.longest = task.longest.max(self.now - job.release.as_ns());
             task.completed += 1;
+            task.jobs.push(ReadWrite { read: task.read, write: now });
             task.begun = None;
             self.running = None;
             let _ = self.engine.handle(now, Event::Completed { task: id(running) });
@@ -226,7 +300,7 @@ impl Schedule {
                 Order::Run { task, job, .. } => {
                     let of = &mut self.tasks[task.0 as usize];
                     if of.begun.is_none_or(|(begun, _)| begun != job) {
-                        of.begun = Some((job, of.cost));
+                        (of.begun, of.read) = (Some((job, of.cost)), now);
                     }
                     Some(task.0 as usize)
                 }
@@ -236,7 +310,7 @@ impl Schedule {
     }
 }
 
-fn gcd(mut a: u64, mut b: u64) -> u64 {
+pub(super) fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
     }

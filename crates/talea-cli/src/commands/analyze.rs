@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod agrees;
+mod chains;
 mod interference;
 mod names;
 mod page;
@@ -107,6 +108,7 @@ struct AnalysisReport {
     what_if: Vec<String>,
     proved: bool,
     roots: Vec<RootAnalysis>,
+    chains: Vec<chains::ChainAnalysis>,
 }
 
 #[derive(Serialize)]
@@ -234,17 +236,19 @@ fn analyze(
 ) -> anyhow::Result<(AnalysisReport, Option<(witness::FoundMiss, usize)>)> {
     let mut progress = Progress::new();
     let mut found = None;
-    let roots: Vec<RootAnalysis> = system
-        .roots
-        .iter()
-        .enumerate()
-        .map(|(number, root)| analyze_root(system, number, root, &mut progress, &mut found))
-        .collect::<anyhow::Result<_>>()?;
+    let (mut roots, mut responses) = (Vec::new(), Vec::new());
+    for (number, root) in system.roots.iter().enumerate() {
+        let (answer, bounds) = analyze_root(system, number, root, &mut progress, &mut found)?;
+        roots.push(answer);
+        responses.push(bounds.into_iter().map(|of| of.bound.ok()).collect());
+    }
+    let chains = chains::analyze(system, &responses)?;
     let answer = AnalysisReport {
         file: args.file.display().to_string(),
         what_if: args.what_if.iter().map(ToString::to_string).collect(),
-        proved: roots.iter().all(|root| root.proved),
+        proved: roots.iter().all(|root| root.proved) && !chains.iter().any(|of| of.is_open()),
         roots,
+        chains,
     };
     Ok((answer, found))
 }
@@ -255,7 +259,7 @@ fn analyze_root(
     root: &Root,
     progress: &mut Progress,
     found: &mut Option<(witness::FoundMiss, usize)>,
-) -> anyhow::Result<RootAnalysis> {
+) -> anyhow::Result<(RootAnalysis, Vec<tree::TaskBound>)> {
     let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
         .with_phases_known(root.phases_known);
     let answers =
@@ -333,7 +337,8 @@ fn analyze_root(
         }
     }
     let proved = !tasks.iter().any(TaskAnalysis::is_open);
-    Ok(RootAnalysis { name: root.name.clone(), cpus: root.tree.cpus, proved, tasks })
+    let analysis = RootAnalysis { name: root.name.clone(), cpus: root.tree.cpus, proved, tasks };
+    Ok((analysis, answers))
 }
 
 fn max_period(tree: &Tree) -> Span {
@@ -399,6 +404,7 @@ fn saturating_difference(a: Span, b: Span) -> Span {
     a.checked_sub(b).unwrap_or(Span::ZERO)
 }
 
+/// Returns the name of the kind of a test.
 fn kind(kind: TestKind) -> &'static str {
     match kind {
         TestKind::Exact => "exact",
@@ -450,5 +456,6 @@ fn text(answer: &AnalysisReport, color: bool) -> String {
             let _ = writeln!(out, "{test}: {paper}");
         }
     }
+    out.push_str(&chains::text(&answer.chains, color));
     out
 }

@@ -119,8 +119,7 @@ pub(crate) fn run(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit>
     };
     let estimates = estimate_load(&system, duration, seed)?;
     print_limits(&system, &places, &estimates);
-    let outlines =
-        system.roots.iter().map(run_summary::outline).collect::<anyhow::Result<Vec<_>>>()?;
+    let outlines = run_summary::outlines(&system)?;
     let end = Time::ZERO + duration;
     let of = |(number, root): (usize, &Root)| model(root, root_seed(seed, number), end);
     let mut models = system.roots.iter().enumerate().map(of).collect::<anyhow::Result<Vec<_>>>()?;

@@ -22,7 +22,9 @@ use talea_study::live_run::{
 use talea_study::options::{self, Output};
 use talea_study::output::{Tone, colored, count, paint, print, print_json};
 use talea_study::report::Outline;
-use talea_study::run_summary::{self, ExpectationResult, FileArgs, Files, RootSummary, short};
+use talea_study::run_summary::{
+    self, ChainSummary, ExpectationResult, FileArgs, Files, RootSummary, short,
+};
 use talea_system::{Root, System};
 
 /// Run a described system on real threads.
@@ -91,6 +93,7 @@ struct ExecuteReport {
     executions: Vec<RootExecution>,
     /// Intervals in which a CPU executed no thread.
     stalls: Vec<StallJson>,
+    chains: Vec<ChainSummary>,
     expectations: Vec<ExpectationResult>,
     ok: bool,
 }
@@ -222,7 +225,7 @@ pub(crate) fn run(options: &Options, args: &ExecuteArgs) -> anyhow::Result<Exit>
         );
         return Ok(live_run::print_refusal(&args.file, &why));
     }
-    let outlines = outlines(&system)?;
+    let outlines = run_summary::outlines(&system)?;
     let files = Files::create(&args.files)?;
     let to = args.record.as_deref().map(create).transpose()?;
     let setup = RunSetup {
@@ -284,11 +287,6 @@ pub(crate) fn run(options: &Options, args: &ExecuteArgs) -> anyhow::Result<Exit>
         print(&text(&answer, colored()))?;
     }
     Ok(if answer.ok { Exit::Ok } else { Exit::Failure })
-}
-
-/// Returns the static data of each root.
-fn outlines(system: &System) -> anyhow::Result<Vec<Outline>> {
-    system.roots.iter().map(run_summary::outline).collect()
 }
 
 impl ExecuteArgs {
@@ -368,6 +366,7 @@ fn build_report(
     let effort = if *is_real { "" } else { ", best effort: without real-time priorities" };
     files.finish(format!("{name}, executed{effort}"), *seed, report.length, drawn)?;
     let expectations = run_summary::check_expectations(&system.expectations, &roots);
+    let chains = run_summary::check_chains(system, &roots);
     let is_obeyed = |execution: &RootExecution| match &execution.kernel {
         Some(checked) => checked.is_obeyed(),
         // --check requires the kernel's events.
@@ -381,7 +380,9 @@ fn build_report(
     };
     let is_sound = |one: &RootExecution| one.lost == 0 && is_obeyed(one) && !has_faults(one);
     let is_whole = !interrupted && executions.iter().all(is_sound);
-    let ok = is_whole && expectations.iter().all(|expectation| expectation.holds);
+    let hold = expectations.iter().all(|expectation| expectation.holds)
+        && chains.iter().all(|chain| chain.holds);
+    let ok = is_whole && hold;
     Ok(ExecuteReport {
         file: args.file.display().to_string(),
         duration_ns: report.length.as_ns(),
@@ -392,6 +393,7 @@ fn build_report(
         roots,
         executions,
         stalls: report.stalls.iter().map(stall_json).collect(),
+        chains,
         expectations,
         ok,
     })
@@ -521,6 +523,7 @@ fn text(answer: &ExecuteReport, color: bool) -> String {
     if answer.interrupted {
         let _ = writeln!(out, "{}", paint("interrupted", Tone::Bad, color));
     }
+    out.push_str(&run_summary::chain_lines(&answer.chains, color));
     out.push_str(&run_summary::verdicts(&answer.expectations, color));
     out
 }

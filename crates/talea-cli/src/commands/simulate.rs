@@ -12,7 +12,7 @@ use talea_study::event_count::estimated_events;
 use talea_study::exit::Exit;
 use talea_study::output::{Tone, colored, count, note, paint, print, print_json};
 use talea_study::report::{DrawnRoot, Outline};
-use talea_study::run_summary::{self, ExpectationResult, Files, RootSummary};
+use talea_study::run_summary::{self, ChainSummary, ExpectationResult, Files, RootSummary};
 use talea_study::system_file::load_or_report;
 use talea_study::witness::{LateJob, Witness};
 use talea_system::Root;
@@ -23,6 +23,7 @@ struct SimulateReport {
     duration_ns: u64,
     seed: u64,
     roots: Vec<RootSummary>,
+    chains: Vec<ChainSummary>,
     expectations: Vec<ExpectationResult>,
     #[serde(skip_serializing_if = "Option::is_none")]
     witness: Option<WitnessReplay>,
@@ -61,8 +62,7 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Exit> {
     }
     let seed = args.seed.unwrap_or(system.seed);
     let mut files = Files::create(&args.files)?;
-    let outlines =
-        system.roots.iter().map(run_summary::outline).collect::<anyhow::Result<Vec<_>>>()?;
+    let outlines = run_summary::outlines(&system)?;
     let (mut roots, mut drawn) = (Vec::new(), Vec::new());
     for (number, (root, outline)) in system.roots.iter().zip(&outlines).enumerate() {
         let seed = witness.as_ref().map_or(root_seed(seed, number), Witness::seed);
@@ -75,19 +75,23 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Exit> {
         format!("{}, simulated", args.file.file_name().unwrap_or_default().to_string_lossy());
     files.finish(title, seed, duration, drawn)?;
     let expectations = run_summary::check_expectations(&system.expectations, &roots);
+    let chains = run_summary::check_chains(&system, &roots);
     let witness = witness.map(|witness| {
         let (recurs, end_ns) = witness.recurs(&system.roots[0])?;
         anyhow::Ok(WitnessReplay { recurs, late: witness.late, end_ns })
     });
     let witness = witness.transpose()?;
     let recurs = witness.as_ref().is_none_or(|witness| witness.recurs);
-    let ok = recurs && expectations.iter().all(|expectation| expectation.holds);
+    let hold = expectations.iter().all(|expectation| expectation.holds)
+        && chains.iter().all(|chain| chain.holds);
+    let ok = recurs && hold;
     let file = args.file.display().to_string();
     let answer = SimulateReport {
         file,
         duration_ns: duration.as_ns(),
         seed,
         roots,
+        chains,
         expectations,
         witness,
         ok,
@@ -130,6 +134,7 @@ fn text(answer: &SimulateReport, duration: Span, color: bool) -> String {
         );
         out.push_str(&run_summary::table(root));
     }
+    out.push_str(&run_summary::chain_lines(&answer.chains, color));
     out.push_str(&run_summary::verdicts(&answer.expectations, color));
     if let Some(witness) = &answer.witness {
         let (word, tone) = if witness.recurs {

@@ -23,6 +23,8 @@ pub struct Outline {
     pub tables: Vec<SlotTable>,
     /// `sinks[channel]`: task that the channel activates.
     pub sinks: Vec<TaskId>,
+    /// `in_chain[task]`: whether a chain contains the task, so that its jobs are recorded.
+    pub in_chain: Vec<bool>,
     /// Whether overheads or stalls delay the run. If so, a budget falls more slowly than time
     /// passes.
     pub has_interference: bool,
@@ -86,6 +88,7 @@ impl Outline {
         let mut outline = Outline {
             name: root.name.clone(),
             cpus: tree.cpus,
+            in_chain: vec![false; root.tasks.len()],
             has_interference: !root.surroundings.stalls.is_empty()
                 || root.surroundings.overheads != Overheads::default(),
             ..Outline::default()

@@ -4,12 +4,14 @@
 //! Model: a run reports its events to a sink ([`RunRecorder`]), independent of whether time was
 //! simulated. So both kinds of runs have the same tables, JSON, plots and traces.
 
+mod chains;
 mod csv;
 mod events;
 mod exec_intervals;
 mod files;
 mod recorder;
 
+pub use chains::{ChainSummary, chain_lines, check_chains};
 pub use files::{FileArgs, Files};
 pub use recorder::RunRecorder;
 
@@ -20,7 +22,7 @@ use std::fmt::Write;
 use talea_core::engine::{Job, MAX_RUN, TaskId};
 use talea_core::mutate;
 use talea_core::{Span, Time};
-use talea_system::{Expectation, Root};
+use talea_system::{Expectation, Root, System};
 
 /// Summary of one root.
 #[derive(Serialize)]
@@ -32,6 +34,9 @@ pub struct RootSummary {
     /// `tasks[t]`: summary of task `t`.
     pub tasks: Vec<TaskSummary>,
     pub(crate) events: events::EventCounts,
+    /// Jobs of the tasks in chains.
+    #[serde(skip)]
+    chain_jobs: chains::ChainJobs,
     /// Text of the events. Empty if there were none.
     #[serde(skip)]
     remark: String,
@@ -68,10 +73,17 @@ pub struct ExpectationResult {
     what: String,
 }
 
-/// Returns the static data of a root for plots and traces.
-pub fn outline(root: &Root) -> anyhow::Result<Outline> {
-    let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
-    Ok(Outline::of(root, &machine))
+/// Returns the static data of each root for plots and traces.
+pub fn outlines(system: &System) -> anyhow::Result<Vec<Outline>> {
+    let outline = |root: &Root| {
+        let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
+        Ok(Outline::of(root, &machine))
+    };
+    let mut outlines = system.roots.iter().map(outline).collect::<anyhow::Result<Vec<_>>>()?;
+    for of in system.chains.iter().flat_map(|chain| &chain.tasks) {
+        outlines[of.root].in_chain[of.task] = true;
+    }
+    Ok(outlines)
 }
 
 /// Summarizes a root until `end`, and records its schedule if a file needs the schedule.
@@ -116,6 +128,7 @@ pub fn summarize<'a>(
             cpus: outline.cpus,
             tasks: answers,
             events,
+            chain_jobs: seen.chain_jobs,
             remark,
         },
         drawn,

@@ -1,5 +1,6 @@
 //! Recorder of a run: counters and distributions per task, and each job if a file needs it.
 
+use super::chains::ChainJobs;
 use super::csv::{self, Csv};
 use super::events::EventCounts;
 use super::exec_intervals::ExecIntervals;
@@ -25,6 +26,7 @@ pub struct RunRecorder<'a> {
     pub schedule: Option<Schedule>,
     pub(crate) curves: Vec<BudgetCurve>,
     pub(super) events: EventCounts,
+    pub(super) chain_jobs: ChainJobs,
     csv: Option<(&'a mut Csv, ExecIntervals)>,
     /// First error of a file that the recorder writes.
     pub failed: Option<std::io::Error>,
@@ -50,6 +52,7 @@ impl<'a> RunRecorder<'a> {
             schedule: is_drawn.then(|| Schedule::new(outline.cpus, MAX_DRAWN)),
             curves: vec![BudgetCurve::default(); outline.servers.len()],
             events: EventCounts::default(),
+            chain_jobs: ChainJobs::new(&outline.in_chain),
             csv: csv.map(|csv| (csv, ExecIntervals::new(outline.cpus, tasks))),
             failed: None,
             trace: trace.map(|trace| trace.root(outline, duration)),
@@ -157,6 +160,10 @@ impl Sink for RunRecorder<'_> {
         }
     }
 
+    fn on_start(&mut self, now: Time, _cpu: Cpu, task: TaskId, job: u64, _version: u32) {
+        self.chain_jobs.started(now, task, job);
+    }
+
     fn on_idle(&mut self, now: Time, cpu: Cpu) {
         self.budgets.runs(cpu, None);
         if let Some((_, pieces)) = &mut self.csv {
@@ -197,6 +204,7 @@ impl Sink for RunRecorder<'_> {
             trace.on_completion(job);
         }
         self.responses[job.task.0 as usize].add(job.response());
+        self.chain_jobs.completed(job);
         if let Some((file, pieces)) = &mut self.csv {
             let ran = pieces.ended(job.end, job.task);
             let written = csv::line(file, &self.outline.tasks[job.task.0 as usize], job, &ran);

@@ -16,11 +16,7 @@ pub(crate) fn default_name<'n>(tasks: impl Iterator<Item = &'n str>) -> String {
 }
 
 /// Returns the chains whose tasks are known.
-pub(super) fn chains(
-    draft: &Draft,
-    built: &[Root],
-    findings: &mut [Findings<'_>],
-) -> Vec<Chain> {
+pub(super) fn chains(draft: &Draft, built: &[Root], findings: &mut [Findings<'_>]) -> Vec<Chain> {
     if draft.chains.is_empty() {
         return Vec::new();
     }
