@@ -145,7 +145,7 @@ impl ChainReason {
 }
 
 /// Tasks of a path through channels, as one task.
-struct Segment {
+struct JoinedTasks {
     /// Index of the first task in the chain.
     first: usize,
     /// Index of the last task in the chain.
@@ -164,12 +164,11 @@ impl ChainModel<'_> {
     /// If an index is out of range, or if there is not one link between any two tasks.
     pub fn bound(&self, responses: &[Vec<Option<Span>>]) -> ChainBound {
         assert_eq!(self.links.len() + 1, self.tasks.len(), "one link between any two tasks");
-        let segments = match self.segments(responses) {
-            Ok(segments) => segments,
+        let joined = match self.joined(responses) {
+            Ok(joined) => joined,
             Err(no) => return ChainBound { bounds: Err(no), kind: INFO.kind, test: &INFO },
         };
-        let bounds =
-            self.sum(&segments).ok_or(NoChainBound { task: 0, reason: ChainReason::Limit });
+        let bounds = self.sum(&joined).ok_or(NoChainBound { task: 0, reason: ChainReason::Limit });
         if let Ok(bounds) = &bounds
             && let Some(exact) = self.by_schedule(bounds.reaction)
         {
@@ -178,20 +177,20 @@ impl ChainModel<'_> {
         ChainBound { bounds, kind: INFO.kind, test: &INFO }
     }
 
-    /// Returns the sums of the segments; `None` if they overflow.
-    fn sum(&self, segments: &[Segment]) -> Option<ChainLatencies> {
-        let (last, before) = segments.split_last()?;
+    /// Returns the sums of separations and responses; `None` if they overflow.
+    fn sum(&self, joined: &[JoinedTasks]) -> Option<ChainLatencies> {
+        let (last, before) = joined.split_last()?;
         let mut age = last.response;
-        for (at, segment) in before.iter().enumerate() {
-            let limit = self.start_limit(segment, &segments[at + 1]);
-            age = age.checked_add(segment.separation)?.checked_add(limit)?;
+        for (at, joined_task) in before.iter().enumerate() {
+            let limit = self.start_limit(joined_task, &joined[at + 1]);
+            age = age.checked_add(joined_task.separation)?.checked_add(limit)?;
         }
         let reaction = age.checked_add(mutate!("analysis-chain-missed", last.separation, 0))?;
         Some(ChainLatencies { reaction: Span::from_ns(reaction), age: Span::from_ns(age) })
     }
 
-    fn segments(&self, responses: &[Vec<Option<Span>>]) -> Result<Vec<Segment>, NoChainBound> {
-        let mut segments: Vec<Segment> = Vec::new();
+    fn joined(&self, responses: &[Vec<Option<Span>>]) -> Result<Vec<JoinedTasks>, NoChainBound> {
+        let mut joined: Vec<JoinedTasks> = Vec::new();
         for (at, &(root, task)) in self.tasks.iter().enumerate() {
             let no = |reason| NoChainBound { task: at, reason };
             let model = &self.roots[root];
@@ -206,22 +205,22 @@ impl ChainModel<'_> {
             ) {
                 return Err(no(ChainReason::Refusals));
             }
-            match segments.last_mut() {
-                Some(segment) if self.links[at - 1] == Link::Channel => {
-                    (segment.last, segment.response) = (at, response);
+            match joined.last_mut() {
+                Some(joined_task) if self.links[at - 1] == Link::Channel => {
+                    (joined_task.last, joined_task.response) = (at, response);
                 }
                 _ => {
                     let separation = arrivals.max;
-                    segments.push(Segment { first: at, last: at, separation, response });
+                    joined.push(JoinedTasks { first: at, last: at, separation, response });
                 }
             }
         }
-        Ok(segments)
+        Ok(joined)
     }
 
-    /// Returns c_i: the longest time from the arrival of a job of segment `from` until a job of
-    /// segment `to` that reads an earlier output arrives.
-    fn start_limit(&self, from: &Segment, to: &Segment) -> u64 {
+    /// Returns c_i: the longest time from the arrival of a job of `from` until a job of
+    /// `to` that reads an earlier output arrives.
+    fn start_limit(&self, from: &JoinedTasks, to: &JoinedTasks) -> u64 {
         let limit = || {
             let (root, task) = self.tasks[from.last];
             let (other, next) = self.tasks[to.first];
@@ -386,7 +385,7 @@ fn pending_limit(
         || !is_below_root(first)
         || !is_below_root(second)
         || in_graph
-        || mutate!("analysis-chain-waits", has_waits, false)
+        || has_waits
         || !model.lost.is_zero()
         || !model.stalls.is_empty()
         || model.overheads != talea_core::workload::Overheads::default()

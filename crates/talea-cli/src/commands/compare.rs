@@ -15,6 +15,7 @@ use talea_exec::{ProgramExit, RootReport};
 use talea_sim::Simulation;
 use talea_sim::rng::root_seed;
 use talea_study::compare::Tolerance;
+use talea_study::compare::chains::{ChainFindings, chain_bounds, check_chain};
 use talea_study::compare::check::{Findings, RunGuarantee, check_run};
 use talea_study::compare::job_times::JobLog;
 use talea_study::compare::model::{Bound, LostTimeBound, Model, model};
@@ -153,6 +154,7 @@ pub(crate) fn run(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit>
     };
     let mut runs: Vec<RunReport> = Vec::new();
     let mut findings: Vec<Vec<Findings>> = vec![Vec::new(); system.roots.len()];
+    let mut chains = vec![ChainFindings::default(); system.chains.len()];
     let mut last = None;
     for _ in 0..args.repeat {
         let measured = match execute(args, &stage)? {
@@ -162,7 +164,7 @@ pub(crate) fn run(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit>
         if let Some(why) = program_failure(&system, &measured) {
             return Ok(live_run::print_refusal(&args.file, &why));
         }
-        let found = stage.check_run(&measured)?;
+        let found = stage.check_run(&measured, &mut chains)?;
         runs.push(RunReport::of(&measured, &found, stage.estimates.as_slice()));
         for (all, found) in findings.iter_mut().zip(found) {
             all.push(found);
@@ -183,7 +185,15 @@ pub(crate) fn run(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit>
             &findings[number],
         ));
     }
-    let answer = CompareReport::new(&args.file, duration, seed, tolerance, roots, runs);
+    let summaries: Vec<_> = simulated.iter().map(|(summary, _)| summary).collect();
+    let expected = run_summary::check_chains(&system, &summaries);
+    let compared = system.chains.iter().zip(&expected).zip(chains);
+    let chains = compared.map(|((chain, simulated), found)| {
+        let bounds = chain_bounds(chain, &system.roots, &stage.models);
+        report::ChainComparison::of(simulated, bounds, &found)
+    });
+    let chains = chains.collect();
+    let answer = CompareReport::new(&args.file, duration, seed, tolerance, (roots, chains), runs);
     if let (Some(path), Some(measured)) = (&args.html, &last) {
         let page = stage.page(args, simulated, measured, &answer)?;
         write_file(path, &page)?;
@@ -285,10 +295,14 @@ impl<'a> Comparison<'a> {
         self.system.roots.iter().zip(self.outlines).enumerate().map(one).collect()
     }
 
-    /// Checks each root of a run.
-    fn check_run(&self, measured: &LiveRun) -> anyhow::Result<Vec<Findings>> {
+    /// Checks each root of a run, and adds the latencies of the chains to `chains`.
+    fn check_run(
+        &self,
+        measured: &LiveRun,
+        chains: &mut [ChainFindings],
+    ) -> anyhow::Result<Vec<Findings>> {
         let end = Time::ZERO + measured.report.length;
-        let mut all = Vec::new();
+        let (mut all, mut logs, mut filters) = (Vec::new(), Vec::new(), Vec::new());
         for (number, (root, real)) in
             self.system.roots.iter().zip(&measured.report.roots).enumerate()
         {
@@ -317,6 +331,15 @@ impl<'a> Comparison<'a> {
             let length = measured.report.length;
             found.kernel = live_run::check(real, cpus, (stalls, length), self.tolerance.min);
             all.push(found);
+            logs.push(log);
+            filters.push(filter);
+        }
+        // Orders of a run that went wrong have no latencies to compare.
+        if all.iter().all(Findings::agree) {
+            for (chain, found) in self.system.chains.iter().zip(chains) {
+                let [_, bound] = chain_bounds(chain, &self.system.roots, &self.models);
+                check_chain(chain, (&logs, &filters), bound, self.tolerance, found);
+            }
         }
         Ok(all)
     }

@@ -9,6 +9,7 @@ mod analyze;
 mod answers;
 mod audit;
 mod browser;
+mod chains;
 mod chapters;
 mod check;
 mod compare;

@@ -6,8 +6,9 @@
 //! and end. [`stall_filter`] determines the jobs that a CPU stall has delayed, directly or by the
 //! backlog after it. [`check`] compares the remaining jobs with the simulations: the partial order
 //! (two instants are ordered if they are in every simulation), the range of each end, and the
-//! bounds.
+//! bounds. [`chains`] checks the latencies of chains.
 
+pub mod chains;
 pub mod check;
 pub mod job_times;
 pub mod model;

@@ -7,6 +7,7 @@
 use super::{RootSummary, short};
 use crate::output::{Table, Tone, paint};
 use serde::Serialize;
+use std::borrow::Borrow;
 use std::fmt::Write;
 use talea_core::chain::{self, Link, ReadWrite};
 use talea_core::engine::TaskId;
@@ -93,11 +94,11 @@ pub struct ChainSummary {
 }
 
 /// Measures the chains of a system. `roots` are the summaries of its roots in one run.
-pub fn check_chains(system: &System, roots: &[RootSummary]) -> Vec<ChainSummary> {
+pub fn check_chains(system: &System, roots: &[impl Borrow<RootSummary>]) -> Vec<ChainSummary> {
     system.chains.iter().map(|chain| check_chain(system, chain, roots)).collect()
 }
 
-fn check_chain(system: &System, chain: &Chain, roots: &[RootSummary]) -> ChainSummary {
+fn check_chain(system: &System, chain: &Chain, roots: &[impl Borrow<RootSummary>]) -> ChainSummary {
     let (found, why) = match measure(chain, roots) {
         Ok(found) => (found, None),
         Err(why) => (chain::Latencies::default(), Some(why)),
@@ -124,8 +125,11 @@ fn check_chain(system: &System, chain: &Chain, roots: &[RootSummary]) -> ChainSu
     }
 }
 
-fn measure(chain: &Chain, roots: &[RootSummary]) -> Result<chain::Latencies, &'static str> {
-    let of_chain = || chain.tasks.iter().map(|of| (&roots[of.root], of.task));
+fn measure(
+    chain: &Chain,
+    roots: &[impl Borrow<RootSummary>],
+) -> Result<chain::Latencies, &'static str> {
+    let of_chain = || chain.tasks.iter().map(|of| (roots[of.root].borrow(), of.task));
     let end = of_chain().map(|(root, _)| root.chain_jobs.end).min().unwrap_or(Time::NEVER);
     let mut jobs: Vec<&[ReadWrite]> = Vec::new();
     for (root, task) in of_chain() {

@@ -114,7 +114,7 @@ pub(super) fn chain(
         .collect();
     let remedy = format!("write it like `tasks = {}`", field.key.example);
     if !CHAIN_TASKS.contains(&tasks.len()) {
-        let what = format!("a chain has {} tasks", tasks.len());
+        let what = format!("the number of tasks in a chain is {}", tasks.len());
         let why = "it leads from one task to another, through 64 at most";
         findings.error(&field.at, words(what, why, remedy));
         return None;

@@ -363,6 +363,16 @@ fn bounds_are_the_published_sums() {
     assert_eq!(sum(&falling), (6 + 12 + 30 + 8, 6 + 12 + 8));
 }
 
+/// A job that costs less may complete before the next task reads, or after.
+#[test]
+fn a_chain_of_costs_that_vary_is_not_exact() {
+    let mut case = in_order(&[(6, 1, 3), (12, 3, 2)]);
+    assert_eq!(case.bound(true).test.name, "chain-known-phases");
+    case.roots[0].1[1].cost = Cost::Uniform { min: Work::from_ns(1), max: Work::from_ns(3) };
+    assert_eq!(case.bound(true).test.name, "chain");
+    assert_eq!(case.bound(true).kind, TestKind::Sufficient);
+}
+
 #[test]
 fn a_chain_without_a_longest_separation_or_with_refusals_has_no_bound() {
     let mut case = in_order(&[(6, 1, 3), (12, 3, 2)]);

@@ -3,15 +3,18 @@
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
+use talea_analysis::tree::ChainLatencies;
 use talea_core::Span;
+use talea_core::chain::LatencyKind;
 use talea_study::compare::Tolerance;
+use talea_study::compare::chains::ChainFindings;
 use talea_study::compare::check::{Findings, JobInstant};
 use talea_study::compare::job_times::JobId;
 use talea_study::compare::model::Model;
 use talea_study::exit::Exit;
 use talea_study::live_run::{KernelCheck, LiveRun, LoadEstimate};
 use talea_study::output::{Table, Tone, count, paint};
-use talea_study::run_summary::{self, short, short_bound};
+use talea_study::run_summary::{self, ChainSummary, short, short_bound};
 use talea_system::Root;
 
 #[derive(Serialize)]
@@ -25,7 +28,65 @@ pub(super) struct CompareReport {
     tolerance_permille: u64,
     verdict: Verdict,
     roots: Vec<RootComparison>,
+    chains: Vec<ChainComparison>,
     runs: Vec<RunReport>,
+}
+
+/// Comparison of one chain.
+#[derive(Serialize)]
+pub(super) struct ChainComparison {
+    name: String,
+    reaction: LatencyComparison,
+    age: LatencyComparison,
+    /// Number of measured outputs that count, and of those that a stall may have delayed.
+    outputs: u64,
+    excluded: u64,
+    /// Contradiction, as a sentence.
+    finding: Option<String>,
+}
+
+#[derive(Serialize)]
+struct LatencyComparison {
+    bound_ns: Option<u64>,
+    /// Bound with two percent longer costs and some time for each order.
+    bound_within_reason_ns: Option<u64>,
+    simulated_max_ns: Option<u64>,
+    measured_max_ns: Option<u64>,
+}
+
+impl ChainComparison {
+    pub(super) fn of(
+        simulated: &ChainSummary,
+        bounds: [Option<ChainLatencies>; 2],
+        found: &ChainFindings,
+    ) -> ChainComparison {
+        let latency = |bound: fn(ChainLatencies) -> Span, simulated, measured: Option<Span>| {
+            let [nominal, tolerant] = bounds.map(|of| of.map(|of| bound(of).as_ns()));
+            LatencyComparison {
+                bound_ns: nominal,
+                bound_within_reason_ns: tolerant,
+                simulated_max_ns: simulated,
+                measured_max_ns: measured.map(Span::as_ns),
+            }
+        };
+        let finding = found.first_violation.map(|(kind, over)| {
+            let what = match kind {
+                LatencyKind::Reaction => "a reaction",
+                LatencyKind::Age => "an age",
+            };
+            let all_of_them = count(found.violations as usize, "latency above it");
+            let over = short(over.as_ns());
+            format!("{what} exceeded its bound and the tolerance by {over} ({all_of_them})")
+        });
+        ChainComparison {
+            name: simulated.name.clone(),
+            reaction: latency(|of| of.reaction, simulated.reaction_max_ns, found.reaction),
+            age: latency(|of| of.age, simulated.age_max_ns, found.age),
+            outputs: found.outputs,
+            excluded: found.excluded,
+            finding,
+        }
+    }
 }
 
 /// Verdict of a comparison.
@@ -277,14 +338,15 @@ impl CompareReport {
         duration: Span,
         seed: u64,
         tolerance: Tolerance,
-        mut roots: Vec<RootComparison>,
+        (mut roots, chains): (Vec<RootComparison>, Vec<ChainComparison>),
         runs: Vec<RunReport>,
     ) -> CompareReport {
         for (number, root) in roots.iter_mut().enumerate() {
             root.verdict = verdict(runs.iter().map(|run| (&run.roots[number], run.interrupted)));
         }
         let has = |wanted| roots.iter().any(|root| root.verdict == wanted);
-        let verdict = match (has(Verdict::Differ), has(Verdict::Inconclusive)) {
+        let differs = has(Verdict::Differ) || chains.iter().any(|chain| chain.finding.is_some());
+        let verdict = match (differs, has(Verdict::Inconclusive)) {
             (true, _) => Verdict::Differ,
             (_, true) => Verdict::Inconclusive,
             _ => Verdict::Agree,
@@ -297,6 +359,7 @@ impl CompareReport {
             tolerance_permille: tolerance.permille,
             verdict,
             roots,
+            chains,
             runs,
         }
     }
@@ -389,6 +452,37 @@ pub(super) fn rows(answer: &CompareReport) -> Vec<Vec<String>> {
     std::iter::once(titles).chain(lines).collect()
 }
 
+/// Formats the chains as a table, with their contradictions.
+fn chain_lines(chains: &[ChainComparison], color: bool) -> String {
+    if chains.is_empty() {
+        return String::new();
+    }
+    let span = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), short);
+    let mut table =
+        Table::new("chain | latency | >bound | >simulated | >measured | >outputs | >excluded");
+    for chain in chains {
+        for (what, latency) in [("reaction", &chain.reaction), ("age", &chain.age)] {
+            table.row(vec![
+                chain.name.clone(),
+                what.to_owned(),
+                latency.bound_ns.map_or_else(|| "-".to_owned(), short_bound),
+                span(latency.simulated_max_ns),
+                span(latency.measured_max_ns),
+                chain.outputs.to_string(),
+                chain.excluded.to_string(),
+            ]);
+        }
+    }
+    let mut out = table.render();
+    for chain in chains {
+        if let Some(finding) = &chain.finding {
+            let _ =
+                writeln!(out, "{}: {}: {finding}", paint("differ", Tone::Bad, color), chain.name);
+        }
+    }
+    out
+}
+
 pub(super) fn text(answer: &CompareReport, color: bool) -> String {
     let mut out = String::new();
     let runs = count(answer.runs.len(), "run");
@@ -468,6 +562,7 @@ pub(super) fn text(answer: &CompareReport, color: bool) -> String {
             );
         }
     }
+    out.push_str(&chain_lines(&answer.chains, color));
     let stalls: usize = answer.runs.iter().map(|run| run.stalls).sum();
     if let Some(longest) =
         answer.runs.iter().map(|run| run.longest_stall_ns).max().filter(|_| stalls > 0)

@@ -1,0 +1,133 @@
+//! Chains in a file: analysed, simulated, required, and measured on real threads.
+
+use crate::compare::compared;
+use crate::harness::{Scratch, json, run};
+use std::fmt::Write;
+use talea_kernel_tests::{Bench, needs_root};
+
+/// Returns a file with three tasks on two CPUs in a chain with these requirements; `varies` is the
+/// cost of the second task.
+fn system(varies: &str, offsets: bool, required: &str) -> String {
+    let mut text = "duration = \"1s\"\n".to_owned();
+    for cpu in ["cpu0", "cpu1"] {
+        let _ = write!(text, "\n[[scheduler]]\nname = \"{cpu}\"\npolicy = \"fp\"\n");
+    }
+    let tasks = [
+        ("camera", "cpu0", 30, "30ms", "\"4ms\""),
+        ("detect", "cpu0", 20, "40ms", varies),
+        ("brake", "cpu1", 10, "10ms", "\"1ms\""),
+    ];
+    for (name, root, priority, period, cost) in tasks {
+        let _ = write!(
+            text,
+            "\n[[task]]\nname = \"{name}\"\nin = \"{root}\"\npriority = {priority}\nperiod = \"{period}\"\ncost = {cost}\n"
+        );
+        if offsets {
+            text.push_str("offset = \"0\"\n");
+        }
+    }
+    let chain = "tasks = [\"camera\", \"detect\", \"brake\"]";
+    let _ = write!(text, "\n[[chain]]\nname = \"stop\"\n{chain}\n{required}");
+    text
+}
+
+/// Returns the first chain of the report.
+fn chain(scratch: &Scratch, arguments: &[&str]) -> (Option<i32>, serde_json::Value) {
+    let ended = run(scratch, &[arguments, &["--json"]].concat());
+    let code = ended.code;
+    (code, json(&ended.out)["chains"][0].clone())
+}
+
+#[test]
+fn a_requirement_is_proved_refuted_or_unknown() {
+    let scratch = Scratch::new();
+    // Age: 30 ms, 40 ms + 14 ms, and 1 ms; for the reaction another 10 ms.
+    for (reaction, age, verdicts, codes) in [
+        ("95ms", "85ms", ["proved", "proved"], (0, 0)),
+        ("94.9ms", "85ms", ["unknown", "proved"], (1, 0)),
+        ("95ms", "30ms", ["proved", "refuted"], (1, 1)),
+    ] {
+        let required = format!("reaction = \"{reaction}\"\nage = \"{age}\"\n");
+        let cost = "{ min = \"6ms\", max = \"10ms\" }";
+        scratch.file("system.toml", &system(cost, false, &required));
+        let (code, found) = chain(&scratch, &["analyze", "system.toml"]);
+        let verdict = |latency: &str| found[latency]["verdict"].as_str().map(str::to_owned);
+        assert_eq!([verdict("reaction"), verdict("age")].map(Option::unwrap), verdicts, "{found}");
+        assert_eq!(
+            (found["reaction"]["bound_ns"].as_u64(), code),
+            (Some(95_000_000), Some(codes.0))
+        );
+        assert_eq!(found["age"]["bound_ns"].as_u64(), Some(85_000_000));
+        let (code, measured) = chain(&scratch, &["simulate", "system.toml"]);
+        assert_eq!((code, measured["holds"].as_bool()), (Some(codes.1), Some(codes.1 == 0)));
+        for latency in ["reaction", "age"] {
+            let longest = measured[&format!("{latency}_max_ns")].as_u64().expect("a latency");
+            assert!(longest <= found[latency]["bound_ns"].as_u64().expect("a bound"), "{measured}");
+        }
+    }
+}
+
+#[test]
+fn known_phases_have_the_latencies_of_the_simulation() {
+    let scratch = Scratch::new();
+    scratch.file("system.toml", &system("\"10ms\"", true, "age = \"35ms\"\n"));
+    let (code, found) = chain(&scratch, &["analyze", "system.toml"]);
+    assert_eq!(found["kind"], "exact");
+    assert_eq!(code, Some(1), "{found}");
+    assert_eq!(found["age"]["verdict"], "refuted");
+    let (_, measured) = chain(&scratch, &["simulate", "system.toml"]);
+    for latency in ["reaction", "age"] {
+        assert_eq!(
+            measured[&format!("{latency}_max_ns")],
+            found[latency]["bound_ns"],
+            "{measured}"
+        );
+    }
+}
+
+#[test]
+fn a_chain_with_an_error_is_refused_with_a_remedy() {
+    let scratch = Scratch::new();
+    let text = system("\"10ms\"", false, "");
+    let tasks = "tasks = [\"camera\", \"detect\", \"brake\"]";
+    for (other, what) in [
+        ("tasks = [\"camera\"]", "the number of tasks in a chain is 1"),
+        ("tasks = [\"camera\", \"camera\"]", "is twice in a chain"),
+        ("tasks = [\"camera\", \"detekt\"]", "did you mean `detect`?"),
+    ] {
+        scratch.file("system.toml", &text.replace(tasks, other));
+        let ended = run(&scratch, &["simulate", "system.toml"]);
+        assert_eq!(ended.code, Some(2), "{other}");
+        assert!(ended.err.contains(what), "{other}: {}", ended.err);
+    }
+}
+
+#[test]
+fn a_pipeline_on_real_threads_keeps_the_bounds_of_its_chain() {
+    needs_root!();
+    let _bench = Bench::new("cli_chains");
+    let scratch = Scratch::new();
+    let mut text =
+        "duration = \"600ms\"\n\n[[scheduler]]\nname = \"cpu0\"\npolicy = \"fp\"\n".to_owned();
+    let tasks = [("camera", 20), ("filter", 30), ("detect", 15), ("brake", 10)];
+    for (priority, (name, period)) in (1..).zip(tasks) {
+        let _ = write!(
+            text,
+            "\n[[task]]\nname = \"{name}\"\npriority = {priority}\nperiod = \"{period}ms\"\ncost = \"1ms\"\n"
+        );
+    }
+    text.push_str("\n[[chain]]\ntasks = [\"camera\", \"filter\", \"detect\", \"brake\"]\n");
+    scratch.file("system.toml", &text);
+    let ended = compared(&scratch, &["system.toml", "--json"]);
+    let found = &json(&ended.out)["chains"][0];
+    assert_eq!(found["name"], "camera -> filter -> detect -> brake");
+    assert!(found["finding"].is_null(), "{found}");
+    if ended.code == Some(0) {
+        for latency in ["reaction", "age"] {
+            let ns = |name: &str| found[latency][name].as_u64().expect("a latency");
+            let tolerance = 4 * (2_000_000 + ns("bound_ns") / 50);
+            assert!(ns("measured_max_ns") <= ns("bound_within_reason_ns") + tolerance, "{found}");
+            assert!(ns("simulated_max_ns") <= ns("bound_ns"), "{found}");
+        }
+    }
+}
