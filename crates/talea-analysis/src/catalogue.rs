@@ -26,6 +26,7 @@ pub const ALL: &[TestInfo] = &[
     uni::np_edf::RESPONSE_TIMES,
     uni::limited_edf::INFO,
     uni::curve_response::INFO,
+    uni::suspension::INFO,
     uni::amc_rtb::INFO,
     tree::KNOWN_PHASES,
     // Several processors.

@@ -385,7 +385,7 @@ fn pending_limit(
         || !is_below_root(first)
         || !is_below_root(second)
         || in_graph
-        || has_waits
+        || mutate!("analysis-chain-waits", has_waits, false)
         || !model.lost.is_zero()
         || !model.stalls.is_empty()
         || model.overheads != talea_core::workload::Overheads::default()

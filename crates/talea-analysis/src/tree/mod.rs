@@ -31,6 +31,8 @@
 //! - Partition table: the supply is the slots of the partition, without lent time. Other tasks lose
 //!   the time of the table, bounded by slots or by responses. No test is known below a
 //!   non-preemptive root.
+//! - Jobs that suspend themselves: flat preemptive roots by fixed keys or EDF on one CPU
+//!   ([`crate::uni::suspension`]).
 //! - A single graph with dedicated CPUs: Graham's bound for the longest chain to each node
 //!   (`graph`).
 //! - Off-line table: each task of the root by itself, job by job through its entries where arrivals
@@ -152,6 +154,7 @@ mod responses;
 mod root_model;
 mod servers;
 pub mod slot_interference;
+mod suspension;
 mod table;
 mod task_bound;
 mod task_model;

@@ -76,7 +76,8 @@ pub enum Reason {
     Starved,
     /// No test known: a graph activates the task.
     Graph,
-    /// No test known: jobs suspend themselves.
+    /// No test known: jobs suspend themselves, in a root that is not flat and preemptive by fixed keys
+    /// or EDF, or beside resources, graphs, curves, sections, overheads or stalls.
     Suspension,
     /// No test known: jobs wait for accelerators.
     Accelerators,
@@ -151,7 +152,9 @@ impl Reason {
             }
             Reason::Starved => "the server is not guaranteed its budget within its period",
             Reason::Graph => "no test known for tasks activated by a graph",
-            Reason::Suspension => "no test known for jobs that suspend themselves",
+            Reason::Suspension => {
+                "no test known for jobs that suspend themselves elsewhere than in a flat preemptive root by fixed keys or EDF on one CPU, without resources, graphs, curves, sections, overheads and stalls"
+            }
             Reason::Accelerators => "no test known for jobs that wait for accelerators",
             Reason::Resources => "no test known for this use of shared resources",
             Reason::Sections => {

@@ -1,17 +1,18 @@
 //! Third pass: bounds by tests for a whole root: an off-line table, a single graph, or a flat root
-//! with arrival curves or limited preemption.
+//! with known phases, self-suspension, arrival curves or limited preemption.
 
 use super::model::Model;
 use super::task_bound::{NoBound, Reason};
-use super::{flat, graph, phases, table};
+use super::{flat, graph, phases, suspension, table};
 use crate::multi::graham;
 use crate::test_info::{TestInfo, TestKind};
+use crate::uni;
 use alloc::collections::BTreeMap;
 use talea_core::Span;
 use talea_core::engine::{NodeId, Tree};
 
-/// Bounds of all tasks of an off-line table, of a single graph, or of a flat root with arrival
-/// curves or limited preemption. Empty for other roots.
+/// Bounds of the tasks of an off-line table, of a single graph, or of a flat root with known phases,
+/// self-suspension, arrival curves or limited preemption. Empty for other roots.
 #[derive(Clone, Debug)]
 pub(super) struct WholeRoot {
     bounds: BTreeMap<NodeId, (Result<Span, NoBound>, TestKind)>,
@@ -33,7 +34,10 @@ impl WholeRoot {
         let table = table::bounds(model).map(|bounds| (sufficient(bounds), &table::INFO));
         let graph = || graph::bounds(model).map(|bounds| (sufficient(bounds), &graham::INFO));
         let phases = || phases::bounds(model).map(|bounds| (bounds, &phases::INFO));
-        match table.or_else(graph).or_else(phases).or_else(|| flat::bounds(model)) {
+        let suspension =
+            || suspension::bounds(model).map(|bounds| (bounds, &uni::suspension::INFO));
+        let found = table.or_else(graph).or_else(phases).or_else(suspension);
+        match found.or_else(|| flat::bounds(model)) {
             Some(_) if !model.lost.is_zero() => {
                 let no = NoBound { node: Tree::ROOT, reason: Reason::CpuStalls };
                 WholeRoot { uncovered: Some(no), ..none }

@@ -27,6 +27,7 @@ pub mod protocols;
 pub mod qpa;
 mod sections;
 pub mod sensitivity;
+pub mod suspension;
 
 pub use arrival_curve::{ArrivalCurve, Arrivals, CurveError};
 pub use prepared::{DEFAULT_STEP_LIMIT, HORIZON_NS, MAX_PARAMETER_NS, Scratch};

@@ -125,6 +125,10 @@ fn flat(rng: &mut Rng, policy: &PolicySpec, varies: bool) -> (Tree, Vec<Source>)
                 0 => Cost::Constant(max),
                 _ => Cost::Uniform { min: Work::from_ns(1), max },
             };
+            let cost = match rng.below(6) {
+                0 => cost.suspending(Work::ZERO, Span::from_ns(rng.between(1, 4))),
+                _ => cost,
+            };
             (arrivals, cost)
         } else {
             (periodic(offset, period, 0), Cost::Constant(max))

@@ -284,7 +284,6 @@ fn tasks_above_a_task_without_a_test_have_bounds() {
     system.sources[0].cost = system.sources[0].cost.clone().suspending(Work::from_ns(1), ns(3));
     system.task(9, (1, 10, 10, 0));
     let below = system.task(1, (1, 20, 20, 0));
-    assert_eq!(system.reasons(), [Some(Reason::Suspension), None, Some(Reason::Suspension)]);
     // A table isolates its partitions, and a server isolates others from its clients.
     let mut spec = SchedulerSpec::new("server", PolicySpec::FixedPriority);
     spec.overrides.priority = Some(7);
@@ -292,6 +291,8 @@ fn tasks_above_a_task_without_a_test_have_bounds() {
     let server = system.tree.scheduler(Tree::ROOT, spec);
     let client = system.tree.task(server, TaskSpec::new("client", ns(40)));
     system.sources.push(Source::activated(Cost::Constant(Work::from_ns(1))));
+    let (suspends, arrives) = (Some(Reason::Suspension), Some(Reason::Arrivals));
+    assert_eq!(system.reasons(), [suspends, None, suspends, arrives]);
     system.sources[0].cost = Cost::Constant(Work::from_ns(2));
     let answers = system.answers();
     let bounded: Vec<NodeId> =

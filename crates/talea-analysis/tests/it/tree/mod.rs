@@ -13,3 +13,4 @@ mod phases;
 mod published;
 mod random_trees;
 mod simulated;
+mod suspension;
