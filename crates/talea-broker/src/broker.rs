@@ -277,9 +277,10 @@ impl Broker {
         }
         match input {
             Input::Connected { session, peer } => self.session_opened(session, peer),
-            Input::Received { session, seq, request, thread, entropy } => {
+            Input::Received { session, seq, request, thread, caller, entropy } => {
                 let scope = ThreadScope::default();
-                self.received(session, QueuedRequest { seq, request, thread, scope, entropy });
+                let queued = QueuedRequest { seq, request, thread, caller, scope, entropy };
+                self.received(session, queued);
             }
             Input::Undecodable { session, seq, refusal } => {
                 self.undecodable(ReplyTo { session, seq }, refusal);

@@ -274,7 +274,8 @@ impl Broker {
         mutate!("message-create", self.emit(Effect::WriteRecord { slot }));
 
         let cpu = self.specs.at(slot).offer.cpu;
-        mutate!("trail-grant", self.record_spec(slot, None, AuditEvent::Grant { cpu }));
+        let by = self.sessions[&reply_to.session].front_end;
+        mutate!("trail-grant", self.record_spec(slot, by, AuditEvent::Grant { cpu }));
         self.notify_scheduled(slot);
     }
 

@@ -48,6 +48,15 @@ pub struct Peer {
     pub groups: Vec<u32>,
 }
 
+/// Process that a front end acts for, found by the driver through the pidfd of the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The process, as if it had connected: [`Peer::uid`] is its effective user.
+    pub peer: Peer,
+    /// User ids, from the kernel.
+    pub uids: Uids,
+}
+
 /// User ids of a thread, from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uids {
@@ -134,6 +143,8 @@ pub enum Input {
         /// Thread named by an attach request or by the (first) task, resolved by the driver; `None`
         /// if the request names no thread.
         thread: Option<Result<ThreadFacts, ThreadError>>,
+        /// Process of a [`Request::ActFor`]; `None` if no descriptor was passed.
+        caller: Option<Box<Result<Caller, ThreadError>>>,
         /// Random bits for a token, which no other input contains.
         entropy: u128,
     },

@@ -6,6 +6,7 @@
 //! after [`Input::Done`] with the kernel's result.
 #![forbid(unsafe_code)]
 
+mod act_for;
 mod admission;
 mod adopt;
 mod attach;

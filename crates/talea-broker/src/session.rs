@@ -16,7 +16,9 @@
 //! daemon, whose end is the end of that daemon.
 
 use crate::broker::{Blocked, Broker, Timer, WatchOwner};
-use crate::input::{Effect, LogEvent, Peer, ProcessId, SessionId, ThreadError, ThreadFacts};
+use crate::input::{
+    Caller, Effect, LogEvent, Peer, ProcessId, SessionId, ThreadError, ThreadFacts,
+};
 use crate::plugin::ThreadScope;
 use crate::refuse::{refusal, refusal_without_numbers};
 use crate::spec::ReplyTo;
@@ -52,6 +54,8 @@ pub(crate) struct Session {
     pub(crate) subject: Subject,
     pub(crate) process: ProcessId,
     pub(crate) client: u32,
+    /// User of the front end, if the connection acts for another user (act_for.rs).
+    pub(crate) front_end: Option<u32>,
     /// Slots of the specs bound to this connection.
     pub(crate) specs: Vec<u32>,
     /// Secret of the client from which its tokens derive.
@@ -94,6 +98,8 @@ pub(crate) struct QueuedRequest {
     pub(crate) seq: u32,
     pub(crate) request: Request,
     pub(crate) thread: Option<Result<ThreadFacts, ThreadError>>,
+    /// Process that the connection is to act for.
+    pub(crate) caller: Option<Box<Result<Caller, ThreadError>>>,
     /// Restrictions of the thread that a blocked request has named.
     pub(crate) scope: ThreadScope,
     pub(crate) entropy: u128,
@@ -159,6 +165,10 @@ fn request_cost(request: &Request) -> u32 {
     )
 }
 
+fn too_many_sessions(held: u32, limit: u32) -> Box<Refusal> {
+    refusal(Code::Quota, Field::Sessions, u64::from(held) + 1, u64::from(limit))
+}
+
 impl Broker {
     pub(crate) fn session_opened(&mut self, id: SessionId, peer: Peer) {
         self.users.sweep(self.now);
@@ -186,6 +196,7 @@ impl Broker {
             subject,
             process,
             client,
+            front_end: None,
             specs: Vec::new(),
             seed: None,
             asked: Asked::NOTHING,
@@ -207,6 +218,10 @@ impl Broker {
     }
 
     fn too_many_sessions(&self, subject: Subject) -> Option<Box<Refusal>> {
+        self.too_many_of_subject(subject).or_else(|| self.too_many_in_total(subject))
+    }
+
+    fn too_many_in_total(&self, subject: Subject) -> Option<Box<Refusal>> {
         let quota = &self.setup.quota;
         let all = self.sessions.len() as u32 - self.rejected_sessions;
         let (own, specs) = self.users.usage(subject);
@@ -216,18 +231,20 @@ impl Broker {
             _ => 0,
         };
         let places = quota.sessions.saturating_add(reserve);
+        (all >= places).then(|| too_many_sessions(all, quota.sessions))
+    }
+
+    /// Returns the refusal of one more connection of this subject, if its quota is exhausted.
+    pub(crate) fn too_many_of_subject(&self, subject: Subject) -> Option<Box<Refusal>> {
+        let quota = &self.setup.quota;
+        let (own, _) = self.users.usage(subject);
         let most = if subject == Subject::UNSERVED {
             quota.sessions_without_rule
         } else {
             quota.sessions_per_user
         };
-        let too_many = |held: u32, limit: u32| {
-            Some(refusal(Code::Quota, Field::Sessions, u64::from(held) + 1, u64::from(limit)))
-        };
-        if mutate!("quota-sessions", own >= most, own == u32::MAX) {
-            return too_many(own, most);
-        }
-        if all >= places { too_many(all, quota.sessions) } else { None }
+        mutate!("quota-sessions", own >= most, own == u32::MAX)
+            .then(|| too_many_sessions(own, most))
     }
 
     pub(crate) fn received(&mut self, id: SessionId, mut queued: QueuedRequest) {
@@ -376,7 +393,7 @@ impl Broker {
     }
 
     fn serve(&mut self, id: SessionId, queued: QueuedRequest) {
-        let QueuedRequest { seq, request, thread, scope, entropy } = queued;
+        let QueuedRequest { seq, request, thread, caller, scope, entropy } = queued;
         let reply_to = ReplyTo { session: id, seq };
         let session = self.sessions.get_mut(&id).expect("only open connections are served");
         session.pending_reply = PendingReply::Kernel;
@@ -402,7 +419,7 @@ impl Broker {
             self.wait_external(id);
             let scope = self.scope_of_request(thread.as_ref()).unwrap_or(scope);
             self.forget_unused(thread);
-            let queued = QueuedRequest { seq, request, thread: None, scope, entropy };
+            let queued = QueuedRequest { seq, request, thread: None, caller: None, scope, entropy };
             return self.blocked.push_back(Blocked::Request(id, Box::new(queued)));
         }
         if let Request::Attach { spec, thread: named } = request {
@@ -421,6 +438,7 @@ impl Broker {
                 self.create_group(reply_to, tasks, &scope, token);
             }
             Request::Seed(seed) => self.seed(reply_to, seed),
+            Request::ActFor { uid } => self.act_for(reply_to, uid, caller),
             Request::Change { spec, task } => self.change(reply_to, spec, task),
             Request::Release(spec) => self.release(reply_to, spec),
             Request::Detach(spec) => self.detach(reply_to, spec),

@@ -3,7 +3,7 @@
 //! | user of a connection or spec | subject |
 //! | --- | --- |
 //! | root | root, without a request rate |
-//! | a user that a rule serves, or whose subject has specs | the user |
+//! | a user that a rule serves, whose subject has specs, or of a front end | the user |
 //! | a subordinate user of such a user (`subuid(5)`) | the owner of the range |
 //! | any other user | one subject for all of them: [`Subject::UNSERVED`] |
 //!
@@ -100,6 +100,7 @@ impl Broker {
         let is_served = own == Subject::ROOT
             || self.rules.allows_anything(self.clients.snapshot(client))
             || self.has_specs(own)
+            || self.setup.front_ends.contains(&uid)
             || (own.0 != uid && self.setup.rules.iter().any(is_named));
         if mutate!("quota-unserved", is_served, true) { own } else { Subject::UNSERVED }
     }

@@ -225,6 +225,7 @@ impl Asked {
             Request::Detach(spec) => ("detach", *spec, None),
             Request::Query(spec) => ("query", *spec, None),
             Request::Seed(_) => ("seed", none, None),
+            Request::ActFor { .. } => ("act-for", none, None),
             Request::Claim { spec, .. } => ("claim", *spec, None),
             Request::Explain(_) => ("explain", none, None),
             Request::Status => ("status", none, None),
@@ -538,7 +539,8 @@ impl Broker {
 
     /// Records that the thread of a spec was attached.
     pub(crate) fn record_attach(&mut self, slot: u32, session: SessionId) {
-        let by = self.sessions.get(&session).map(|session| session.uid);
+        let session = self.sessions.get(&session);
+        let by = session.map(|session| session.front_end.unwrap_or(session.uid));
         if let Some(thread) = self.specs.at_mut(slot).thread.as_mut() {
             thread.is_on_trail = true;
             mutate!("trail-attach", self.record_spec(slot, by, AuditEvent::Attach));
@@ -602,7 +604,7 @@ impl Broker {
             plugin: asked.plugin,
             rule: refusal.rule.as_deref().map(Arc::from),
             thread: None,
-            by: None,
+            by: session.front_end,
             event: AuditEvent::Refusal {
                 request: asked.request,
                 code: refusal.code,

@@ -26,11 +26,12 @@ pub struct Client {
 }
 
 /// Builder of a [`Client`]: where and how to connect.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[must_use]
 pub struct Builder {
     path: Option<PathBuf>,
     timeout: Duration,
+    acts_for: Option<(OwnedFd, u32)>,
 }
 
 /// The daemon's answer to an [explain](Client::explain) request.
@@ -60,6 +61,14 @@ impl Builder {
         self
     }
 
+    /// Makes every connection act for the process of `pidfd`, all of whose user ids must be `uid`.
+    /// Only a front end that the daemon's configuration lists, and the superuser, may do so. A
+    /// refusal is [`Failure::Rejected`] of the connect.
+    pub fn acting_for(mut self, pidfd: OwnedFd, uid: u32) -> Builder {
+        self.acts_for = Some((pidfd, uid));
+        self
+    }
+
     /// Connects to the daemon.
     pub fn connect(self) -> Result<Client, Failure> {
         let client = self.lazy()?;
@@ -77,7 +86,7 @@ impl Builder {
                 .filter(|path| !path.is_empty())
                 .map_or_else(|| SOCKET_PATH.into(), PathBuf::from)
         });
-        let session = Arc::new(Session::new(path, self.timeout));
+        let session = Arc::new(Session::new(path, self.timeout, self.acts_for));
         siblings::register(&session);
         Ok(Client { session })
     }
@@ -98,7 +107,7 @@ impl Client {
 
     /// Returns a builder with the default socket and time limit.
     pub fn builder() -> Builder {
-        Builder { path: None, timeout: DEFAULT_TIMEOUT }
+        Builder { path: None, timeout: DEFAULT_TIMEOUT, acts_for: None }
     }
 
     /// Requests a grant for a task.

@@ -20,7 +20,7 @@ use crate::retry::{Attempts, is_gone};
 use crate::siblings;
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -33,6 +33,8 @@ use talea_proto::{Code, Granted, Reply, Request, SpecId, VERSION};
 pub(crate) struct Session {
     path: PathBuf,
     timeout: Duration,
+    /// Process that the session acts for, with its user.
+    acts_for: Option<(OwnedFd, u32)>,
     per_process: PerProcess,
 }
 
@@ -95,10 +97,14 @@ impl PerProcess {
 }
 
 impl Session {
-    pub(crate) fn new(path: PathBuf, timeout: Duration) -> Session {
+    pub(crate) fn new(
+        path: PathBuf,
+        timeout: Duration,
+        acts_for: Option<(OwnedFd, u32)>,
+    ) -> Session {
         // Zero would mean to wait forever.
         let timeout = timeout.max(Duration::from_millis(1));
-        Session { path, timeout, per_process: PerProcess::new() }
+        Session { path, timeout, acts_for, per_process: PerProcess::new() }
     }
 
     /// Connects if there is no connection.
@@ -313,6 +319,16 @@ impl Session {
             }
             other => return Err(NoConnection::Final(unexpected(&other))),
         };
+        if let Some((process, uid)) = &self.acts_for {
+            let request = Request::ActFor { uid: *uid };
+            match connection.exchange(&request, Some(process.as_fd()), deadline).map_err(failed)? {
+                Reply::Done => {}
+                Reply::Refused(refusal) => {
+                    return Err(NoConnection::Final(Failure::Rejected(refusal)));
+                }
+                other => return Err(NoConnection::Final(unexpected(&other))),
+            }
+        }
         let is_restarted = was_connected && state.instance != Some(instance);
         if mutate!("recovery-client-seed", is_restarted, false) {
             // The daemon expects the claims of this library, and of no other copy in the process.

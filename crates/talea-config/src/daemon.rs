@@ -26,6 +26,7 @@ pub(super) struct DaemonPart {
     pub(super) root: Root,
     pub(super) groups: Groups,
     pub(super) quota: Quota,
+    pub(super) front_ends: Vec<u32>,
 }
 
 pub(super) fn read(
@@ -69,6 +70,9 @@ pub(super) fn read(
     }
     if let Some(groups) = table.take("groups").and_then(|field| field.word(&GROUPS, findings)) {
         part.groups = groups;
+    }
+    if let Some(field) = table.take("front_ends") {
+        part.front_ends = users(&field, names, findings);
     }
     match table.take("quota") {
         None => {}
@@ -236,6 +240,18 @@ fn id(
 ) -> Option<u32> {
     let piece = field.text(findings)?;
     lookup(field, piece.text, piece.at.clone(), which, names, findings)
+}
+
+/// Reads a list of users, by name or `#number`, in increasing order. Root needs no entry.
+fn users(field: &Field<'_, Section>, names: &dyn Names, findings: &mut Findings<'_>) -> Vec<u32> {
+    let pieces = field.texts(findings).unwrap_or_default();
+    let mut uids: Vec<u32> = pieces
+        .into_iter()
+        .filter_map(|piece| lookup(field, piece.text, piece.at, Id::User, names, findings))
+        .collect();
+    uids.sort_unstable();
+    uids.dedup();
+    uids
 }
 
 /// Returns the id of `name` (or `#number`), whose position is `at`. Reports an error in the name.

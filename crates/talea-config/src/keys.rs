@@ -4,7 +4,7 @@
 //! Invariant: no listed key is ignored, and no other key is read. The reader asserts that it reads
 //! only listed keys. A test gives every listed key a value of a wrong type and expects an error.
 
-use crate::key::Form::{Boolean, Decimal, Duration, Integer, Table, Text, Word};
+use crate::key::Form::{Boolean, Decimal, Duration, Integer, Table, Text, Texts, Word};
 use crate::key::{FileSection, Key, key};
 use Section::{Daemon, Plugin, Quota, Rule, Top};
 use talea_core::Span;
@@ -107,6 +107,10 @@ pub const KEYS: &[Key<Section>] = &[
     key(Daemon, "groups", Word(&["all", "effective"]), "\"all\"").default("\"all\"").means(
         "Which groups of a client match `@group` rules: supplementary ones too, or the effective one.",
     ),
+    key(Daemon, "front_ends", Texts, "[\"talea-rtkit\"]")
+        .default("[]")
+        .range("user names, or `#number`")
+        .means("Users whose processes may request grants in the name of other users, but not of root."),
     key(Daemon, "quota", Table, "[daemon.quota]")
         .default("all defaults")
         .means("Limits of one user."),

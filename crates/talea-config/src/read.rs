@@ -169,6 +169,7 @@ fn tables(
             root: daemon.root,
             groups: daemon.groups,
             quota: daemon.quota,
+            front_ends: daemon.front_ends,
             subordinate_users: Vec::new(),
         },
         warnings: Vec::new(),

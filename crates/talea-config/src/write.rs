@@ -52,6 +52,10 @@ pub fn write(daemon: &DaemonSetup, setup: &Setup) -> String {
     pair(&mut out, "access", access);
     pair(&mut out, "root", root);
     pair(&mut out, "groups", groups);
+    if !setup.front_ends.is_empty() {
+        let users: Vec<String> = setup.front_ends.iter().map(|uid| format!("\"#{uid}\"")).collect();
+        pair(&mut out, "front_ends", &format!("[{}]", users.join(", ")));
+    }
     out.push_str("\n[daemon.quota]\n");
     let quota = &setup.quota;
     for (name, value) in [

@@ -165,14 +165,16 @@ fn setup() -> impl Strategy<Value = Setup> {
     plugins.prop_flat_map(|plugins| {
         let rules = proptest::collection::vec(rule(plugins.len()), 0..12);
         let words = (any::<bool>(), any::<bool>(), any::<bool>());
-        (Just(plugins), rules, words, quota()).prop_map(
-            |(plugins, rules, (off, ruled, effective), quota)| Setup {
+        let front_ends = proptest::collection::btree_set(0..u32::MAX, 0..4);
+        (Just(plugins), rules, words, quota(), front_ends).prop_map(
+            |(plugins, rules, (off, ruled, effective), quota, front_ends)| Setup {
                 plugins,
                 rules,
                 access: if off { Access::Off } else { Access::Rules },
                 root: if ruled { Root::Ruled } else { Root::Unrestricted },
                 groups: if effective { Groups::Effective } else { Groups::All },
                 quota,
+                front_ends: front_ends.into_iter().collect(),
                 subordinate_users: Vec::new(),
             },
         )

@@ -23,6 +23,8 @@ pub struct Setup {
     pub groups: Groups,
     /// Limits of the sessions, specs and requests of one user.
     pub quota: Quota,
+    /// Users whose connections may act for other users, in increasing order.
+    pub front_ends: Vec<u32>,
     /// Ranges of subordinate users, charged to their owners. They come from the machine
     /// (`subuid(5)`), not from the configuration file.
     pub subordinate_users: Vec<SubordinateUsers>,

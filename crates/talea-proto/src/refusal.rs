@@ -69,6 +69,9 @@ pub enum Code {
     /// Threads of the user have left ordinary threads no time on a CPU of the spec: the user's next
     /// attach there must wait. `limit` is the time that is left, in nanoseconds.
     Starvation = 23,
+    /// The connection may not act for this user: only a front end of the configuration may act for
+    /// users other than the superuser.
+    NotFrontEnd = 24,
 }
 
 /// Part of a request that an answer refers to; it determines the unit of `asked`, `limit` and

@@ -92,6 +92,7 @@ impl Exit {
             | Code::NotOwner
             | Code::ForeignThread
             | Code::NotRoot
+            | Code::NotFrontEnd
             | Code::BadToken
             | Code::Quota => Exit::Denied,
             Code::NoPlugin if refusal.is_denied_everywhere() => Exit::Denied,

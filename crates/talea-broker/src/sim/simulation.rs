@@ -3,6 +3,7 @@
 //! The driver executes the same effects by the same rules as the daemon's event loop, only later.
 //! [`Faults`] names the live counterpart of each fault.
 
+mod acting;
 mod silent;
 mod trail;
 
@@ -12,8 +13,8 @@ use super::rng::Rng;
 use crate::Broker;
 use crate::drift::{self, is_given};
 use crate::input::{
-    Effect, Errno, ForeignCall, Found, Groups, Input, Limit, LogEvent, Peer, Platform, ProcessId,
-    SessionId, ThreadError, ThreadFacts, ThreadId, Ticket,
+    Caller, Effect, Errno, ForeignCall, Found, Groups, Input, Limit, LogEvent, Peer, Platform,
+    ProcessId, SessionId, ThreadError, ThreadFacts, ThreadId, Ticket,
 };
 use crate::trail::{AuditRecord, Balance};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -71,6 +72,8 @@ pub struct Connection {
     /// Received replies that are not checked yet.
     pub replies: VecDeque<(u32, Request, Reply)>,
     next_seq: u32,
+    /// Process of the last request to act for one.
+    caller: Option<Caller>,
 }
 
 /// Environment of one broker.
@@ -190,6 +193,7 @@ impl Simulation {
             is_reading: true,
             replies: VecDeque::new(),
             next_seq: 1,
+            caller: None,
         };
         self.connections.insert(session, connection);
         let peer = Peer { pid, pid_start: start, uid, gid, groups: groups.to_vec() };
@@ -316,12 +320,18 @@ impl Simulation {
         if matches!(request, Request::Create(_) | Request::CreateGroup(_)) {
             self.allocate_slots();
         }
-        let thread = target.map(|target| match target {
+        let is_acting = matches!(request, Request::ActFor { .. });
+        let (of_caller, of_thread) = if is_acting { (target, None) } else { (None, target) };
+        let caller = of_caller.map(|target| Box::new(self.caller(target)));
+        let thread = of_thread.map(|target| match target {
             Target::Thread(tid) => self.kernel.open(tid).ok_or(ThreadError::Gone),
             Target::Bad(why) => Err(why),
         });
+        if let Some(Ok(caller)) = caller.as_deref() {
+            self.connections.get_mut(&session).expect("it is open").caller = Some(caller.clone());
+        }
         let entropy = u128::from(self.rng.word()) << 64 | u128::from(self.rng.word()) | 1;
-        self.handle_input(Input::Received { session, seq, request, thread, entropy });
+        self.handle_input(Input::Received { session, seq, request, thread, caller, entropy });
         true
     }
 
@@ -402,6 +412,9 @@ impl Simulation {
             let request = connection.outstanding.remove(&seq);
             let request =
                 request.unwrap_or_else(|| panic!("{session:?} {seq} is answered twice: {reply:?}"));
+            if let (Request::ActFor { .. }, Reply::Done) = (&request, &reply) {
+                connection.act();
+            }
             connection.replies.push_back((seq, request, reply));
         }
     }

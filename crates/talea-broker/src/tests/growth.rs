@@ -84,7 +84,7 @@ impl Scene {
     fn send(&mut self, session: SessionId, request: Request) {
         self.seq += 1;
         let (seq, entropy) = (self.seq, u128::from(self.seq));
-        self.handle(Input::Received { session, seq, request, thread: None, entropy });
+        self.handle(Input::Received { session, seq, request, thread: None, caller: None, entropy });
     }
 
     /// Lets the plugin answer until it has no call.

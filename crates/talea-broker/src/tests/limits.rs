@@ -388,6 +388,7 @@ fn the_request_queue_is_bounded_even_if_the_driver_ignores_suspension() {
             seq,
             request,
             thread: None,
+            caller: None,
             entropy: 1,
         });
     }

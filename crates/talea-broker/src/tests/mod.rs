@@ -1,6 +1,7 @@
 //! Tests of the broker: each request and outcome, each kind of owner, and random clients on a
 //! simulated kernel.
 
+mod acting;
 mod adopt;
 mod answers;
 mod budget_limits;

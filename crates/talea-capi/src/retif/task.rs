@@ -53,7 +53,8 @@ fn is_denial(refusal: &Refusal) -> bool {
         | Code::NotOwner
         | Code::ForeignThread
         | Code::BadToken
-        | Code::NotRoot => true,
+        | Code::NotRoot
+        | Code::NotFrontEnd => true,
         // Every plugin that could have been asked is closed to this user.
         Code::NoPlugin => {
             !refusal.answers.is_empty()

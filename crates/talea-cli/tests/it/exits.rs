@@ -39,6 +39,7 @@ fn each_refusal_ends_with_its_exit_code() {
         (Code::Busy, 1),
         (Code::NotRecorded, 1),
         (Code::Starvation, 1),
+        (Code::NotFrontEnd, 4),
     ];
     for (code, exit) in table {
         assert_eq!(release_refused_with(code), Some(exit), "{code:?}");

@@ -3,17 +3,18 @@
 use super::Daemon;
 use super::threads::not_found;
 use super::token::Token;
+use crate::convert;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use talea_broker::input::{Errno, ThreadError, ThreadFacts};
-use talea_broker::{Input, SessionId};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use talea_broker::input::{Caller, Errno, ThreadError, ThreadFacts};
+use talea_broker::{Input, Peer, SessionId};
 use talea_core::mutate;
 use talea_core::{Monotonic, Span};
 use talea_os::epoll::{Epoll, Events, Interest};
 use talea_os::seqpacket::{self, Received};
-use talea_os::{OpenError, Thread, Tid, clock, peer};
+use talea_os::{OpenError, Thread, Tid, clock, peer, proc};
 use talea_proto::wire::decode_request;
 use talea_proto::{Code, Counters, Field, Refusal, Request, SpecId, ThreadRef};
 
@@ -299,6 +300,31 @@ fn named_thread(request: &Request) -> Option<ThreadRef> {
     }
 }
 
+/// Returns the process of a pidfd, with its credentials.
+fn caller_of(pidfd: BorrowedFd<'_>) -> Result<Caller, ThreadError> {
+    let failed = |error: io::Error| match error.raw_os_error() {
+        Some(errno) if error.kind() != io::ErrorKind::NotFound => ThreadError::Kernel(Errno(errno)),
+        _ => ThreadError::Gone,
+    };
+    let held = Thread::from_fd(pidfd.try_clone_to_owned().map_err(failed)?);
+    let held = held.map_err(|error| not_found(&error))?;
+    let process = held.tgid();
+    let status = proc::status(process).map_err(failed)?;
+    let pid_start = proc::stat(process).map_err(failed)?.start_ticks;
+    // The files of /proc were those of this process only if it still exists.
+    if !held.is_alive() {
+        return Err(ThreadError::Gone);
+    }
+    let peer = Peer {
+        pid: process.as_raw() as u32,
+        pid_start,
+        uid: status.uids.effective,
+        gid: status.effective_group,
+        groups: status.groups,
+    };
+    Ok(Caller { peer, uids: convert::uids_of(status.uids) })
+}
+
 impl Daemon {
     /// Handles one message of a ready connection. One message only: a client with many waits like
     /// all others.
@@ -364,12 +390,15 @@ impl Daemon {
                         self.refresh_thread_owner(now, spec);
                     }
                     self.survey_for(now, session_id, &request);
-                    let thread = if let Some(named) = named_thread(&request) {
-                        self.resolve_thread(session_id, uid, named.tid(), received)
+                    let (mut thread, mut caller) = (None, None);
+                    if let Some(named) = named_thread(&request) {
+                        thread = self.resolve_thread(session_id, uid, named.tid(), received);
                     } else {
+                        if let (Request::ActFor { .. }, Some(fd)) = (&request, &received.fd) {
+                            caller = Some(Box::new(caller_of(fd.as_fd())));
+                        }
                         self.discard(uid, received.fd);
-                        None
-                    };
+                    }
                     let entropy = match request {
                         Request::Create(_) | Request::CreateGroup(_) => {
                             self.allocate_records(now);
@@ -377,7 +406,7 @@ impl Daemon {
                         }
                         _ => 0,
                     };
-                    Input::Received { session: session_id, seq, request, thread, entropy }
+                    Input::Received { session: session_id, seq, request, thread, caller, entropy }
                 }
                 Err(garbled) => {
                     self.discard(uid, received.fd);

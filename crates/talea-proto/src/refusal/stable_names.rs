@@ -6,7 +6,7 @@ use super::{Code, Field, RejectionReason};
 
 impl Code {
     /// All codes, in order of their numbers.
-    pub const ALL: [Code; 23] = [
+    pub const ALL: [Code; 24] = [
         Code::NotAllowed,
         Code::RuleBound,
         Code::RuleOmission,
@@ -30,6 +30,7 @@ impl Code {
         Code::Busy,
         Code::NotRecorded,
         Code::Starvation,
+        Code::NotFrontEnd,
     ];
 
     /// Returns the code with this number on the wire and in C.
@@ -63,6 +64,7 @@ impl Code {
             Code::Busy => "busy",
             Code::NotRecorded => "not-recorded",
             Code::Starvation => "starvation",
+            Code::NotFrontEnd => "not-front-end",
         }
     }
 }

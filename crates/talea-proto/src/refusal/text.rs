@@ -188,6 +188,11 @@ impl Refusal {
                  runtime and a period for threads that compute without a pause.",
                 Span::from_ns(limit)
             ),
+            Code::NotFrontEnd => write!(
+                f,
+                "User {asked} may not act for user {limit}: list it in `front_ends` of the daemon's configuration; no front end \
+                 may act for root."
+            ),
         }
     }
 }

@@ -126,6 +126,7 @@ impl Request {
                 out.write(&ClaimWire { spec: U64::new(spec.0), token: token.0 });
             }
             Request::Seed(seed) => out.write(&seed.0),
+            Request::ActFor { uid } => out.write(&U32::new(*uid)),
             Request::Status | Request::Counters => {}
             Request::Plugin(index) => out.write(&U32::new(*index)),
             Request::PluginCpu { plugin, index } => {
@@ -148,6 +149,7 @@ impl Request {
             Request::Detach(_) => op::DETACH,
             Request::Query(_) => op::QUERY,
             Request::Seed(_) => op::SEED,
+            Request::ActFor { .. } => op::ACT_FOR,
             Request::Claim { .. } => op::CLAIM,
             Request::Explain(_) => op::EXPLAIN,
             Request::Status => op::STATUS,
@@ -212,6 +214,7 @@ fn decode_body(operation: u16, mut body: Reader) -> Result<Request, FieldError> 
             Request::Claim { spec: SpecId(claim.spec.get()), token: Token(claim.token) }
         }
         op::SEED => Request::Seed(Token(*body.sole::<[u8; 16]>()?)),
+        op::ACT_FOR => Request::ActFor { uid: body.sole::<U32>()?.get() },
         op::EXPLAIN => Request::Explain(body.sole::<TaskWire>()?.read()?),
         op::STATUS | op::COUNTERS => {
             body.expect_end()?;
@@ -229,6 +232,6 @@ fn decode_body(operation: u16, mut body: Reader) -> Result<Request, FieldError> 
             FieldError::bits(Field::Request, bits, STOP_RELEASE)?;
             Request::Stop { release: bits & STOP_RELEASE != 0 }
         }
-        unknown => return Err(FieldError::new(Field::Message, unknown, op::COUNTERS)),
+        unknown => return Err(FieldError::new(Field::Message, unknown, op::ACT_FOR)),
     })
 }

@@ -138,6 +138,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("query", Request::Query(spec)),
         ("claim", Request::Claim { spec, token: granted().token }),
         ("seed", Request::Seed(granted().token)),
+        ("act-for", Request::ActFor { uid: 1000 }),
         ("explain", Request::Explain(task())),
         ("status", Request::Status),
         ("counters", Request::Counters),

@@ -105,6 +105,7 @@ pub(crate) fn request() -> impl Strategy<Value = Request> {
         spec().prop_map(Request::Query),
         (spec(), token()).prop_map(|(spec, token)| Request::Claim { spec, token }),
         token().prop_map(Request::Seed),
+        any::<u32>().prop_map(|uid| Request::ActFor { uid }),
         task().prop_map(Request::Explain),
         Just(Request::Status),
         Just(Request::Counters),

@@ -93,6 +93,7 @@ pub(super) fn set_rules(setup: &mut Setup, rng: &mut Rng) {
     // User 1001 may become a subordinate user of 1000.
     let range = SubordinateUsers { owner: 1000, first: 1001, count: 5 };
     setup.subordinate_users = if rng.chance(300) { vec![range] } else { Vec::new() };
+    setup.front_ends = if rng.chance(700) { vec![1001] } else { Vec::new() };
     setup.quota = if rng.chance(300) {
         Quota {
             sessions_per_user: 3,

@@ -142,6 +142,18 @@ impl Clients {
                 Request::Claim { spec, token }
             }
             35 => Request::Explain(self.any_task()),
+            36 if self.world.rng.chance(300) => {
+                let of = self.any_thread();
+                let of = if self.world.rng.chance(500) { self.own_thread(session) } else { of };
+                target = match self.world.rng.below(12) {
+                    0 => None,
+                    1 => Some(Target::Bad(ThreadError::NotAThread)),
+                    _ => Some(Target::Thread(of)),
+                };
+                let uid = self.world.kernel.threads.get(&of).map_or(1000, |found| found.uids.real);
+                let uid = if self.world.rng.chance(900) { uid } else { 1000 };
+                Request::ActFor { uid }
+            }
             36 => match self.world.rng.below(6) {
                 5 => Request::Counters,
                 0 if session.0 % 2 == 0 => Request::Seed(Token([session.0 as u8; 16])),
