@@ -212,12 +212,12 @@ fn lock_machine() -> File {
 static DAEMONS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
 /// Adds a child process that the watchdog kills.
-pub(crate) fn enlist(pid: i32) {
+pub fn enlist(pid: i32) {
     DAEMONS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(pid);
 }
 
 /// Removes a child that was waited for, because the kernel may now reuse its number.
-pub(crate) fn discharge(pid: i32) {
+pub fn discharge(pid: i32) {
     DAEMONS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).retain(|&other| other != pid);
 }
 

@@ -1,0 +1,141 @@
+//! The interface `org.freedesktop.RealtimeKit1` of rtkit 0.13 and 0.14.
+//!
+//! Methods, types, properties and names of errors are those of rtkit, so that its clients need no
+//! change. `docs/manual/realtimekit.md` lists the differences.
+
+use crate::caller::caller_of;
+use crate::options::Options;
+use crate::service::{Service, Wanted};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use zbus::fdo::Error;
+use zbus::message::Header;
+use zbus::{Connection, fdo, interface};
+
+/// Name on the bus, and name of the interface.
+pub(crate) const BUS_NAME: &str = "org.freedesktop.RealtimeKit1";
+/// Path of the only object.
+pub(crate) const OBJECT_PATH: &str = "/org/freedesktop/RealtimeKit1";
+
+/// Maximum number of calls in progress.
+const MAX_CALLS: usize = 64;
+/// Maximum number of calls of one user in progress.
+const MAX_CALLS_PER_USER: usize = 16;
+
+/// Object that the bus name serves.
+pub(crate) struct RealtimeKit {
+    service: Arc<Service>,
+    calls: Arc<Calls>,
+}
+
+/// Number of calls in progress, by user.
+#[derive(Default)]
+struct Calls(Mutex<BTreeMap<u32, usize>>);
+
+/// A call in progress.
+struct Call {
+    calls: Arc<Calls>,
+    uid: u32,
+}
+
+impl Calls {
+    /// Counts a call, or returns the error if too many are in progress.
+    fn begin(self: &Arc<Calls>, uid: u32) -> fdo::Result<Call> {
+        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (all, own) = (calls.values().sum::<usize>(), calls.get(&uid).copied().unwrap_or(0));
+        if all >= MAX_CALLS || own >= MAX_CALLS_PER_USER {
+            return Err(Error::LimitsExceeded(format!(
+                "{own} calls of user {uid} and {all} in total are in progress; at most \
+                 {MAX_CALLS_PER_USER} and {MAX_CALLS} are served at a time"
+            )));
+        }
+        *calls.entry(uid).or_default() += 1;
+        Ok(Call { calls: Arc::clone(self), uid })
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let mut calls = self.calls.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = calls.get_mut(&self.uid) {
+            *own -= 1;
+            if *own == 0 {
+                calls.remove(&self.uid);
+            }
+        }
+    }
+}
+
+impl RealtimeKit {
+    /// Creates the object.
+    pub(crate) fn new(options: Options) -> RealtimeKit {
+        RealtimeKit { service: Arc::new(Service::new(options)), calls: Arc::default() }
+    }
+
+    /// Serves one call: thread `thread` of process `process`, or of the caller.
+    async fn serve(
+        &self,
+        header: &Header<'_>,
+        connection: &Connection,
+        process: Option<u64>,
+        thread: u64,
+        wanted: Wanted,
+    ) -> fdo::Result<()> {
+        let sender = header
+            .sender()
+            .ok_or_else(|| Error::AccessDenied("the call has no sender".to_owned()))?;
+        let caller = caller_of(connection, sender).await?;
+        let call = self.calls.begin(caller.uid)?;
+        let service = Arc::clone(&self.service);
+        zruntime::unblock(move || {
+            let _call = call;
+            service.serve(&caller, process, thread, wanted)
+        })
+        .await
+    }
+}
+
+#[interface(name = "org.freedesktop.RealtimeKit1", introspection_docs = false)]
+impl RealtimeKit {
+    /// Makes a thread of the calling process real-time.
+    async fn make_thread_realtime(
+        &self,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+        thread: u64,
+        priority: u32,
+    ) -> fdo::Result<()> {
+        self.serve(&header, connection, None, thread, Wanted::Priority(priority)).await
+    }
+
+    /// Makes a thread of a process of the same user real-time.
+    #[zbus(name = "MakeThreadRealtimeWithPID")]
+    async fn make_thread_realtime_with_pid(
+        &self,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+        process: u64,
+        thread: u64,
+        priority: u32,
+    ) -> fdo::Result<()> {
+        self.serve(&header, connection, Some(process), thread, Wanted::Priority(priority)).await
+    }
+
+    /// Property `RTTimeUSecMax`.
+    #[zbus(property(emits_changed_signal = "const"), name = "RTTimeUSecMax")]
+    fn rttime_usec_max(&self) -> i64 {
+        self.service.options().rttime_max_us
+    }
+
+    /// Property `MaxRealtimePriority`.
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn max_realtime_priority(&self) -> i32 {
+        self.service.options().max_priority.into()
+    }
+
+    /// Property `MinNiceLevel`.
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn min_nice_level(&self) -> i32 {
+        self.service.options().min_nice.into()
+    }
+}

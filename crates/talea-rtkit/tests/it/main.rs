@@ -1,0 +1,4 @@
+//! The front end on a private bus, with a real daemon and unprivileged users.
+
+mod live;
+mod stage;

@@ -1,0 +1,138 @@
+//! A private system bus, the front end on it, and programs that call it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use talea_kernel_tests::bench::{copy, discharge, enlist};
+use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Daemon, eventually};
+
+/// User of the front end; exists on no machine.
+pub(crate) const FRONT_END: u32 = 60_010;
+
+/// A process that ends with the test.
+pub(crate) struct Process(Child);
+
+impl Process {
+    pub(crate) fn start(command: &mut Command) -> Process {
+        let child = command.stdin(Stdio::null()).spawn().expect("a program");
+        enlist(child.id() as i32);
+        Process(child)
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.0.id() as i32
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        discharge(self.pid());
+    }
+}
+
+/// A private bus of type system.
+pub(crate) struct Bus {
+    folder: PathBuf,
+    log: PathBuf,
+    process: Option<Process>,
+}
+
+impl Bus {
+    /// Starts a bus with the policy of the package.
+    pub(crate) fn start(bench: &Bench) -> Bus {
+        let policy = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../etc/dbus/org.freedesktop.RealtimeKit1.conf"
+        );
+        let policy = std::fs::read_to_string(policy).expect("the policy of the package");
+        Bus::with_policy(bench, &policy)
+    }
+
+    /// Starts a bus with this policy file.
+    pub(crate) fn with_policy(bench: &Bench, policy: &str) -> Bus {
+        let policy = bench.write("policy.conf", policy);
+        let mut bus =
+            Bus { folder: bench.path("bus"), log: bench.path("front-end.log"), process: None };
+        let config = format!(
+            "<!DOCTYPE busconfig PUBLIC \"-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN\"
+             \"http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd\">
+            <busconfig>
+              <type>system</type>
+              <listen>unix:path={}</listen>
+              <auth>EXTERNAL</auth>
+              <policy context=\"default\">
+                <allow user=\"*\"/>
+                <deny own=\"*\"/>
+                <deny send_type=\"method_call\"/>
+                <allow send_type=\"signal\"/>
+                <allow send_requested_reply=\"true\" send_type=\"method_return\"/>
+                <allow send_requested_reply=\"true\" send_type=\"error\"/>
+                <allow receive_type=\"method_call\"/>
+                <allow receive_type=\"method_return\"/>
+                <allow receive_type=\"error\"/>
+                <allow receive_type=\"signal\"/>
+                <allow send_destination=\"org.freedesktop.DBus\"/>
+              </policy>
+              <include>{}</include>
+            </busconfig>",
+            bus.folder.display(),
+            policy.display()
+        );
+        let config = bench.write("bus.conf", &config);
+        // The bus serves only users with a name. It sees names for those of the tests, in a mount
+        // namespace of its own.
+        let users = std::fs::read_to_string("/etc/passwd").expect("the users of the machine");
+        let users = [("talea-rtkit", FRONT_END), ("alice", ALICE), ("bob", BOB)]
+            .iter()
+            .fold(users, |all, (name, uid)| format!("{all}{name}:x:{uid}:{uid}::/:/bin/false\n"));
+        let users = bench.write("passwd", &users);
+        let mut command = Command::new("unshare");
+        let script = "mount --bind \"$1\" /etc/passwd && shift && exec \"$@\"";
+        command.args(["--mount", "sh", "-c", script, "sh"]).arg(users);
+        command.arg("dbus-daemon").args(["--nofork", "--nopidfile", "--config-file"]).arg(config);
+        bus.process = Some(Process::start(&mut command));
+        eventually("the bus listens", || bus.folder.exists());
+        bus
+    }
+
+    /// Returns a command whose system bus is this one.
+    pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new(program.as_ref());
+        let address = format!("unix:path={}", self.folder.display());
+        command.env("DBUS_SYSTEM_BUS_ADDRESS", address).env_remove("DBUS_SESSION_BUS_ADDRESS");
+        command
+    }
+
+    /// Starts the front end as user [`FRONT_END`], and waits until it serves.
+    pub(crate) fn front_end(&self, bench: &Bench, daemon: &Daemon, options: &[&str]) -> Process {
+        use std::os::unix::process::CommandExt;
+        let program = bench.path("talea-rtkit");
+        if !program.exists() {
+            copy(env!("CARGO_BIN_EXE_talea-rtkit"), &program);
+        }
+        let mut command = self.command(program);
+        command.arg("--socket").arg(daemon.socket()).args(options);
+        let log = std::fs::File::create(&self.log).expect("a log");
+        command.uid(FRONT_END).gid(FRONT_END).stderr(log);
+        let process = Process::start(&mut command);
+        eventually("the front end writes a line", || self.said().contains('\n'));
+        assert!(self.said().contains("serving"), "{}", self.said());
+        process
+    }
+
+    /// Returns what the front end has written.
+    pub(crate) fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Starts a program of this user that calls the front end.
+    pub(crate) fn caller(&self, bench: &Bench, uid: u32) -> Agent {
+        let program = bench.path("caller");
+        if !program.exists() {
+            let built = Path::new(env!("CARGO_BIN_EXE_talea-rtkit")).with_file_name("examples");
+            copy(built.join("caller"), &program);
+        }
+        Agent::start(self.command(program), uid)
+    }
+}
