@@ -82,6 +82,39 @@ impl Broker {
         thread: Option<&Result<ThreadFacts, ThreadError>>,
     ) -> Result<(u32, ThreadFacts), Box<Refusal>> {
         let slot = self.find_idle(reply_to.session, id, AccessKind::Modify)?;
+        let facts = self.named_thread(reply_to, named, thread)?;
+        // As the kernel in `sched_setattr`, but for every id: a set-user-id program and a service
+        // with the user's rights for a moment are not the user's.
+        if let Some(uid) = mutate!("message-attach-owner", self.owner(slot), None)
+            && let Some(other) = mutate!(
+                "message-attach-all-ids",
+                facts.uids.other_than(uid),
+                Some(facts.uids.effective).filter(|&euid| euid != uid)
+            )
+        {
+            return Err(refusal(Code::ForeignThread, Field::Thread, other.into(), uid.into()));
+        }
+        let held = |code, tid: u32| Err(refusal(code, Field::Thread, facts.tid.into(), tid.into()));
+        let attached = self.specs.at(slot).thread.as_ref();
+        if let Some(thread) = mutate!("message-attach-spec-taken", attached, None) {
+            return held(Code::SpecTaken, thread.tid);
+        }
+        let is_taken = self.identities.contains_key(&facts.identity())
+            || self.threads.contains_key(&facts.thread);
+        if mutate!("message-attach-taken", is_taken, false) {
+            return held(Code::ThreadTaken, facts.tid);
+        }
+        self.check_share(slot)?;
+        Ok((slot, facts))
+    }
+
+    /// Returns the thread that a request names, or the refusal if the driver has not found it.
+    pub(crate) fn named_thread(
+        &self,
+        reply_to: ReplyTo,
+        named: ThreadRef,
+        thread: Option<&Result<ThreadFacts, ThreadError>>,
+    ) -> Result<ThreadFacts, Box<Refusal>> {
         let facts = match thread {
             // The request has neither a descriptor nor an id (0 never means the daemon), or the
             // descriptor is not a thread.
@@ -108,29 +141,7 @@ impl Broker {
         {
             return Err(refusal(Code::TidNotAccepted, Field::Thread, tid.into(), 0));
         }
-        // As the kernel in `sched_setattr`, but for every id: a set-user-id program and a service
-        // with the user's rights for a moment are not the user's.
-        if let Some(uid) = mutate!("message-attach-owner", self.owner(slot), None)
-            && let Some(other) = mutate!(
-                "message-attach-all-ids",
-                facts.uids.other_than(uid),
-                Some(facts.uids.effective).filter(|&euid| euid != uid)
-            )
-        {
-            return Err(refusal(Code::ForeignThread, Field::Thread, other.into(), uid.into()));
-        }
-        let held = |code, tid: u32| Err(refusal(code, Field::Thread, facts.tid.into(), tid.into()));
-        let attached = self.specs.at(slot).thread.as_ref();
-        if let Some(thread) = mutate!("message-attach-spec-taken", attached, None) {
-            return held(Code::SpecTaken, thread.tid);
-        }
-        let is_taken = self.identities.contains_key(&facts.identity())
-            || self.threads.contains_key(&facts.thread);
-        if mutate!("message-attach-taken", is_taken, false) {
-            return held(Code::ThreadTaken, facts.tid);
-        }
-        self.check_share(slot)?;
-        Ok((slot, *facts))
+        Ok(*facts)
     }
 
     pub(crate) fn attach_done(&mut self, slot: u32, reply_to: ReplyTo, result: Result<(), Errno>) {

@@ -387,6 +387,19 @@ pub enum Effect {
         /// grant of the superuser.
         owner: Option<u32>,
     },
+    /// Make a thread without a grant an ordinary thread with this nice value and with
+    /// reset-on-fork. The driver answers with [`Input::Done`]; its error is EPERM if the user ids of
+    /// the thread are not all `owner`.
+    SetNice {
+        /// Ticket for the answer.
+        ticket: Ticket,
+        /// The thread.
+        thread: ThreadId,
+        /// Nice value, −20 to 19.
+        nice: i8,
+        /// User of the request, or `None`: see [`Effect::Apply`].
+        owner: Option<u32>,
+    },
     /// Restore the attributes of a thread, as far as [`crate::drift::restored`] says for its
     /// current attributes and credentials. The driver answers with [`Input::Done`] or
     /// [`Input::DoneWithCaveat`]. The runtime of a deadline thread is shrunk first.

@@ -28,6 +28,7 @@ mod ledger;
 mod level_quota;
 mod levels;
 mod log_limit;
+mod nice;
 mod offline;
 mod ownership;
 mod placements;

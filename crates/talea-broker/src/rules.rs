@@ -67,6 +67,8 @@ pub struct Snapshot {
     /// Subjects with an aggregate that the client belongs to: index, and the plugin if the subject
     /// has one.
     subjects: Box<[(u32, Option<u32>)]>,
+    /// Lowest nice value that a thread may get, with its rule; `None` without a rule.
+    nice_min: Option<(i8, RuleId)>,
 }
 
 impl Snapshot {
@@ -74,6 +76,11 @@ impl Snapshot {
     /// client.
     pub fn first_rule(&self, plugin: u32) -> Option<RuleId> {
         self.bounds.get(plugin as usize)?.first
+    }
+
+    /// Returns the rule that bounds nice values; `None` if there is none.
+    pub(crate) fn nice_rule(&self) -> Option<RuleId> {
+        self.nice_min.map(|(_, rule)| rule)
     }
 }
 
@@ -185,11 +192,16 @@ impl Rules {
         };
         let subjects = self.subjects.iter().enumerate().filter(|(_, (domain, _))| matches(*domain));
         let subjects = subjects.map(|(i, (_, plugin))| (i as u32, *plugin)).collect();
+        let mut nice_min = None;
         let mut bounds =
             vec![Bounds::default(); if unrestricted { 0 } else { setup.plugins.len() }];
         if !unrestricted {
             for (i, rule) in setup.rules.iter().enumerate().filter(|(_, rule)| matches(rule.domain))
             {
+                if let Bound::MinNice(limit) = rule.bound {
+                    mutate!("rule-min-nice", at_least(&mut nice_min, limit, RuleId(i as u32)));
+                    continue;
+                }
                 for (plugin, bounds) in bounds.iter_mut().enumerate() {
                     if mutate!(
                         "rule-plugin",
@@ -201,7 +213,7 @@ impl Rules {
                 }
             }
         }
-        Snapshot { unrestricted, bounds: bounds.into(), subjects }
+        Snapshot { unrestricted, bounds: bounds.into(), subjects, nice_min }
     }
 
     fn tighten(&self, bounds: &mut Bounds, id: RuleId) {
@@ -249,6 +261,7 @@ impl Rules {
             Bound::OnOverrun(reaction) => {
                 mutate!("rule-on-overrun", at_least(&mut bounds.on_overrun, reaction, id));
             }
+            Bound::MinNice(_) => unreachable!("it concerns no plugin"),
         }
     }
 
@@ -257,9 +270,26 @@ impl Rules {
         client.bounds.get(plugin as usize)?.on_overrun.map(|(reaction, _)| reaction)
     }
 
+    /// Checks whether a thread of the client may get this nice value.
+    pub fn admit_nice(&self, client: &Snapshot, nice: i8) -> Result<(), Denial> {
+        let denial = |code, limit, rule| {
+            Err(Denial { code, field: Field::Nice, asked: nice_number(nice), limit, rule })
+        };
+        match client.nice_min {
+            _ if client.unrestricted => Ok(()),
+            None => denial(Code::NotAllowed, 0, None),
+            Some((limit, rule)) if mutate!("rule-nice", nice < limit, false) => {
+                denial(Code::RuleBound, nice_number(limit), Some(rule))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
     /// Whether any rule allows this client a request.
     pub fn allows_anything(&self, client: &Snapshot) -> bool {
-        client.unrestricted || client.bounds.iter().any(|bounds| bounds.consent)
+        client.unrestricted
+            || client.nice_min.is_some()
+            || client.bounds.iter().any(|bounds| bounds.consent)
     }
 
     /// Checks whether the client may request `task` from `plugin`; returns the bounds for a desired
@@ -386,6 +416,11 @@ impl Snapshot {
     fn shares_on(&self, plugin: u32) -> &[(u32, Charge, RuleId)] {
         self.bounds.get(plugin as usize).map_or(&[], |bounds| &bounds.shares)
     }
+}
+
+/// Returns the number of a nice value in answers, see [`Field::Nice`].
+fn nice_number(nice: i8) -> u64 {
+    (20 - i64::from(nice)) as u64
 }
 
 impl Bounds {

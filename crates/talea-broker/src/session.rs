@@ -425,10 +425,15 @@ impl Broker {
         if let Request::Attach { spec, thread: named } = request {
             return self.attach(reply_to, spec, named, thread);
         }
+        if let Request::Nice { nice, thread: named } = request {
+            return self.nice(reply_to, nice, named, thread);
+        }
         let scope = self.scope_of_request(thread.as_ref()).unwrap_or(scope);
         self.forget_unused(thread);
         match request {
-            Request::Hello { .. } | Request::Attach { .. } => unreachable!("served above"),
+            Request::Hello { .. } | Request::Attach { .. } | Request::Nice { .. } => {
+                unreachable!("served above")
+            }
             Request::Create(task) => {
                 let token = self.token_for(reply_to, entropy);
                 self.create(reply_to, &task, &scope, token);

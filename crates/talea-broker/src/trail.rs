@@ -145,6 +145,11 @@ pub enum AuditEvent {
     },
     /// Other rules and quotas are in force.
     Reload,
+    /// A thread without a grant has got a nice value.
+    Nice {
+        /// The nice value.
+        nice: i8,
+    },
 }
 
 /// Cause of the end of a spec.
@@ -223,6 +228,7 @@ impl Asked {
             Request::Release(spec) => ("release", *spec, None),
             Request::Attach { spec, .. } => ("attach", *spec, None),
             Request::Detach(spec) => ("detach", *spec, None),
+            Request::Nice { .. } => ("nice", none, None),
             Request::Query(spec) => ("query", *spec, None),
             Request::Seed(_) => ("seed", none, None),
             Request::ActFor { .. } => ("act-for", none, None),
@@ -334,6 +340,7 @@ impl AuditEvent {
             AuditEvent::Refusal { .. } => 10,
             AuditEvent::Starved { .. } => 11,
             AuditEvent::Reload => 12,
+            AuditEvent::Nice { .. } => 13,
         }
     }
 
@@ -615,6 +622,26 @@ impl Broker {
             },
         };
         mutate!("trail-refusal", self.record_event(record));
+    }
+
+    /// Records that a thread has got a nice value on a request of this connection.
+    pub(crate) fn record_nice(&mut self, session: SessionId, thread: AuditThread, nice: i8) {
+        let Some(session) = self.sessions.get(&session) else { return };
+        let rule = self.clients.snapshot(session.client).nice_rule();
+        self.record_event(AuditRecord {
+            subject: Some(session.subject),
+            first: self.now,
+            last: self.now,
+            count: 1,
+            uid: session.uid,
+            process: session.process,
+            spec: SpecId(0),
+            plugin: None,
+            rule: rule.and_then(|rule| self.rules.shared_origin(rule)),
+            thread: Some(thread),
+            by: session.front_end,
+            event: AuditEvent::Nice { nice },
+        });
     }
 
     /// Records an event of the daemon itself.

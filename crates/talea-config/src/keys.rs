@@ -273,4 +273,11 @@ pub const KEYS: &[Key<Section>] = &[
     key(Rule, "on_overrun", Word(&["notify", "throttle", "demote"]), "\"demote\"")
         .default("the plugin's")
         .means("`on_overrun` of the plugin, for these users; of several rules, the strictest."),
+    key(Rule, "min_nice", Integer, "-11")
+        .default("not allowed")
+        .range("-20 to 19")
+        .means(
+            "Lowest nice value that the users' threads may get; it concerns no plugin. Of several rules, the \
+             highest.",
+        ),
 ];

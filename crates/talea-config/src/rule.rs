@@ -155,6 +155,9 @@ fn bound(
         "ignore_adm_test" => field.boolean(findings).map(Bound::IgnoreAdmission),
         "allow_unbounded" => field.boolean(findings).map(Bound::AllowUnbounded),
         "on_overrun" => field.word(&ON_OVERRUN, findings).map(Bound::OnOverrun),
+        "min_nice" => {
+            field.signed_integer(-20, 19, findings).map(|nice| Bound::MinNice(nice as i8))
+        }
         name => unreachable!("`{name}` is listed for [[rule]] but has no meaning here"),
     }
 }

@@ -247,12 +247,28 @@ impl<'a, S: FileSection> Field<'a, S> {
 
     /// Reads a whole number within `least..=most`.
     pub fn integer(&self, least: u32, most: u32, findings: &mut Findings<'_>) -> Option<u32> {
+        let value = self.whole_number(least.into(), most.into(), findings)?;
+        Some(value as u32)
+    }
+
+    /// Variant of [`Field::integer`] for a range with negative numbers.
+    pub fn signed_integer(
+        &self,
+        least: i32,
+        most: i32,
+        findings: &mut Findings<'_>,
+    ) -> Option<i32> {
+        let value = self.whole_number(least.into(), most.into(), findings)?;
+        Some(value as i32)
+    }
+
+    fn whole_number(&self, least: i64, most: i64, findings: &mut Findings<'_>) -> Option<i64> {
         let DeValue::Integer(number) = self.value else {
             self.mistyped(findings);
             return None;
         };
         let value = i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX);
-        match u32::try_from(value) {
+        match i64::try_from(value) {
             Ok(value) if (least..=most).contains(&value) => Some(value),
             _ => {
                 let what = format!("`{}` must be {}", self.key.name, self.key.range);

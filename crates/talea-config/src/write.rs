@@ -162,6 +162,7 @@ fn write_rules(out: &mut String, setup: &Setup) {
             | Bound::MaxDeadline(s) => span(s),
             Bound::MinPriority(level) | Bound::MaxPriority(level) => level.0.to_string(),
             Bound::OnOverrun(reaction) => text(reaction.name()),
+            Bound::MinNice(nice) => nice.to_string(),
             Bound::IgnoreAdmission(flag) | Bound::AllowUnbounded(flag) => flag.to_string(),
         };
         pair(out, key, &value);

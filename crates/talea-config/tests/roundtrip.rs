@@ -101,6 +101,7 @@ fn bound() -> impl Strategy<Value = Bound> {
         any::<bool>().prop_map(Bound::IgnoreAdmission),
         (0..3_usize).prop_map(|index| Bound::OnOverrun(OnOverrun::ALL[index])),
         any::<bool>().prop_map(Bound::AllowUnbounded),
+        (-20_i8..=19).prop_map(Bound::MinNice),
     ]
 }
 

@@ -354,6 +354,9 @@ pub enum Bound {
     /// `on_overrun`: reaction to an overrun, in place of the plugin's reaction. Of several rules,
     /// the strictest applies.
     OnOverrun(OnOverrun),
+    /// `min_nice`: lowest nice value that a thread may get. No plugin is concerned, and the bound
+    /// allows nothing else.
+    MinNice(i8),
 }
 
 /// Priority that represents the deadline class in rules, as in ReTiF's files (`EDF.so 100-100`, and
@@ -375,6 +378,7 @@ impl Bound {
             Bound::IgnoreAdmission(_) => "ignore_adm_test",
             Bound::AllowUnbounded(_) => "allow_unbounded",
             Bound::OnOverrun(_) => "on_overrun",
+            Bound::MinNice(_) => "min_nice",
         }
     }
 }

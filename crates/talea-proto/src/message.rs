@@ -109,6 +109,14 @@ pub enum Request {
     },
     /// Restore the previous attributes of the spec's thread.
     Detach(SpecId),
+    /// Make a thread without a grant an ordinary thread with this nice value, and with
+    /// reset-on-fork. The daemon restores nothing later.
+    Nice {
+        /// Nice value, −20 (favoured) to 19.
+        nice: i8,
+        /// The thread.
+        thread: ThreadRef,
+    },
     /// Report a spec.
     Query(SpecId),
     /// Derive the tokens of the grants of this connection from a secret of the client, by

@@ -114,6 +114,8 @@ pub enum Field {
     Group = 15,
     /// The message's length or operation.
     Message = 16,
+    /// Nice value n as 20 − n, 1 to 40: a larger number is more favoured, as in RLIMIT_NICE.
+    Nice = 17,
 }
 
 /// A refusal with its numbers.

@@ -66,6 +66,12 @@ impl Drop for Call {
     }
 }
 
+fn not_here(method: &str) -> Error {
+    Error::NotSupported(format!(
+        "{method} is not served: `talea list` shows the grants, and `talea release` ends one"
+    ))
+}
+
 impl RealtimeKit {
     /// Creates the object.
     pub(crate) fn new(options: Options) -> RealtimeKit {
@@ -120,6 +126,50 @@ impl RealtimeKit {
     ) -> fdo::Result<()> {
         self.serve(&header, connection, Some(process), thread, Wanted::Priority(priority)).await
     }
+
+    /// Makes a thread of the calling process ordinary, with this nice value.
+    async fn make_thread_high_priority(
+        &self,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+        thread: u64,
+        priority: i32,
+    ) -> fdo::Result<()> {
+        self.serve(&header, connection, None, thread, Wanted::Nice(priority)).await
+    }
+
+    /// Makes a thread of a process of the same user ordinary, with this nice value.
+    #[zbus(name = "MakeThreadHighPriorityWithPID")]
+    async fn make_thread_high_priority_with_pid(
+        &self,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+        process: u64,
+        thread: u64,
+        priority: i32,
+    ) -> fdo::Result<()> {
+        self.serve(&header, connection, Some(process), thread, Wanted::Nice(priority)).await
+    }
+
+    /// Demotes the threads that this process has served: refused, because it keeps no list.
+    fn reset_known(&self) -> fdo::Result<()> {
+        Err(not_here("ResetKnown"))
+    }
+
+    /// Demotes all real-time threads: refused, because other grants are none of this name.
+    fn reset_all(&self) -> fdo::Result<()> {
+        Err(not_here("ResetAll"))
+    }
+
+    /// Ends rtkit. This process ends by its service manager only: callers keep the name.
+    fn exit(&self) {}
+
+    /// Suspends rtkit's watchdog before the computer sleeps. No clock of Talea's budgets runs
+    /// during that time, so there is nothing to suspend.
+    fn suspend(&self) {}
+
+    /// Resumes rtkit's watchdog.
+    fn resume(&self) {}
 
     /// Property `RTTimeUSecMax`.
     #[zbus(property(emits_changed_signal = "const"), name = "RTTimeUSecMax")]

@@ -10,6 +10,8 @@
 //! | without a grant | real time | create a spec and attach the thread |
 //! | with the same grant of an earlier call | real time | none |
 //! | with another grant that the thread owns | real time | release that grant, then as without one |
+//! | without a grant | nice value | the daemon sets it, if the rules allow it (`min_nice`) |
+//! | with a grant that the thread owns | nice value | release that grant, then as without one |
 //! | with a grant of another owner | any | refusal |
 
 use crate::caller::Caller;
@@ -34,6 +36,8 @@ const LAST_REQUEST: Duration = Duration::from_millis(900);
 pub(crate) enum Wanted {
     /// Real time with this priority.
     Priority(u32),
+    /// No real time, but this nice value.
+    Nice(i32),
 }
 
 /// Requests to the daemon.
@@ -71,6 +75,10 @@ impl Service {
         let process = process.unwrap_or(caller.pid.into());
         let thread = open_thread(process, thread)?;
         let result = match wanted {
+            Wanted::Nice(nice) => {
+                let nice = self.nice(nice)?;
+                self.call(caller).and_then(|call| call.make_nice(nice, &thread))
+            }
             Wanted::Priority(priority) => {
                 let task = self.task(priority)?;
                 self.call(caller).and_then(|call| call.make_realtime(&task, &thread))
@@ -96,6 +104,16 @@ impl Service {
             None => builder,
         };
         Ok(Call { client: builder.connect()?, begun })
+    }
+
+    /// Checks a nice value.
+    fn nice(&self, nice: i32) -> fdo::Result<i8> {
+        let least = self.options.min_nice;
+        i8::try_from(nice).ok().filter(|nice| (least..=19).contains(nice)).ok_or_else(|| {
+            Error::AccessDenied(format!(
+                "the nice value {nice} is outside {least} (the property MinNiceLevel) to 19"
+            ))
+        })
     }
 
     /// Returns the task that a priority stands for.
@@ -153,6 +171,26 @@ impl Call {
             }
         }
         unreachable!("the last attempt returns")
+    }
+
+    /// Makes the thread an ordinary thread with a nice value; its grant ends before.
+    fn make_nice(&self, nice: i8, thread: &Thread) -> Outcome<()> {
+        let request = Request::Nice { nice, thread: named(thread) };
+        let refusal = match self.ask(&request, Some(thread))? {
+            Reply::Done => return Ok(Ok(())),
+            Reply::Refused(refusal) if refusal.code == Code::ThreadTaken => *refusal,
+            other => return refused(other),
+        };
+        match self.grant_of(thread)? {
+            Some((held, task)) if task.owner == Owner::Thread => {
+                self.ask(&Request::Release(held), None)?;
+            }
+            _ => return Ok(Err(refusal)),
+        }
+        match self.ask(&request, Some(thread))? {
+            Reply::Done => Ok(Ok(())),
+            other => refused(other),
+        }
     }
 
     /// Returns the spec that the thread is attached to, with its task.

@@ -514,7 +514,10 @@ impl Plain {
                     let fits = held <= max.saturating_add(Charge::from_bits(1 << 20));
                     check(Some(0), &|_| fits);
                 }
-                Bound::IgnoreAdmission(_) | Bound::AllowUnbounded(_) | Bound::OnOverrun(_) => {}
+                Bound::IgnoreAdmission(_)
+                | Bound::AllowUnbounded(_)
+                | Bound::OnOverrun(_)
+                | Bound::MinNice(_) => {}
             }
         }
         if over {

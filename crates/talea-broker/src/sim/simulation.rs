@@ -352,6 +352,9 @@ impl Simulation {
                 }
                 self.apply(ticket, thread, &attr, owner);
             }
+            Effect::SetNice { ticket, thread, nice, owner } => {
+                self.set_nice(ticket, thread, nice, owner);
+            }
             Effect::Restore { ticket, thread, attr, applied, owner } => {
                 self.limits.remove(&thread);
                 self.sample_cpu_time(thread);

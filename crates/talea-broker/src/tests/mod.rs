@@ -14,6 +14,7 @@ mod growth;
 mod later;
 mod limits;
 mod moves;
+mod nice;
 mod offline;
 mod owners;
 mod params;

@@ -304,7 +304,7 @@ impl World {
                 None => no_such(spec),
             },
             Request::Query(spec) => self.specs.get(&spec.0).map_or_else(|| no_such(spec), info),
-            Request::Seed(_) | Request::ActFor { .. } => Reply::Done,
+            Request::Seed(_) | Request::ActFor { .. } | Request::Nice { .. } => Reply::Done,
             Request::Claim { spec: SpecId(0), token } => {
                 let known = self.specs.values_mut().find(|entry| entry.granted.token == token);
                 known.map_or_else(

@@ -112,6 +112,10 @@ impl Daemon {
                 };
                 self.broker.handle(now, input);
             }
+            Effect::SetNice { ticket, thread, nice, owner } => {
+                let result = self.threads.set_nice(thread, nice, owner);
+                self.broker.handle(now, Input::Done { ticket, result });
+            }
             Effect::Restore { ticket, thread, attr, applied, owner } => {
                 self.report_overruns(now, thread);
                 self.sample_cpu_time(now, thread);

@@ -293,7 +293,7 @@ impl Sessions {
 /// Returns the thread that a request names, if any; for a group, that of its first task.
 fn named_thread(request: &Request) -> Option<ThreadRef> {
     match request {
-        Request::Attach { thread, .. } => Some(*thread),
+        Request::Attach { thread, .. } | Request::Nice { thread, .. } => Some(*thread),
         Request::Create(task) | Request::Explain(task) => task.thread,
         Request::CreateGroup(tasks) => tasks.first()?.thread,
         _ => None,

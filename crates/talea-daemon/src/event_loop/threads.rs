@@ -499,6 +499,22 @@ impl Threads {
         }
     }
 
+    /// Makes a thread without a grant an ordinary thread with this nice value.
+    pub(super) fn set_nice(
+        &mut self,
+        id: ThreadId,
+        nice: i8,
+        owner: Option<u32>,
+    ) -> Result<(), Errno> {
+        let held = self.held.get(&id).ok_or(ESRCH)?;
+        let uids = held.thread.uids_now().map(convert::uids_of).map_err(|_| ESRCH)?;
+        if owner.is_some_and(|owner| uids.other_than(owner).is_some()) {
+            return Err(EPERM);
+        }
+        let attr = sched::Attr::grant(sched::Policy::Other { nice: nice.into() });
+        held.thread.apply(&attr, None).map_err(|error| convert::errno(&error))
+    }
+
     /// Replaces the limit of the thread.
     pub(super) fn limit(&mut self, id: ThreadId, limit: Option<Limit>) -> io::Result<()> {
         let Some(held) = self.held.get_mut(&id) else { return Ok(()) };

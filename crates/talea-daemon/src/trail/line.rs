@@ -252,6 +252,7 @@ fn write_event(line: &mut Line, event: &AuditEvent) {
             }
         }
         AuditEvent::Starved { cpu } => drop(line.number("cpu", cpu)),
+        AuditEvent::Nice { nice } => drop(line.number("nice", nice)),
     }
 }
 
@@ -270,13 +271,14 @@ fn event_name(event: &AuditEvent) -> &'static str {
         AuditEvent::Refusal { .. } => "refusal",
         AuditEvent::Starved { .. } => "starved",
         AuditEvent::Reload => "reload",
+        AuditEvent::Nice { .. } => "nice",
     }
 }
 
 /// Names of all events.
-pub const EVENTS: [&str; 16] = [
+pub const EVENTS: [&str; 17] = [
     "grant", "adopt", "claim", "change", "release", "attach", "detach", "demotion", "drift",
-    "overrun", "refusal", "starved", "reload", "start", "stop", "lost",
+    "overrun", "refusal", "starved", "reload", "nice", "start", "stop", "lost",
 ];
 
 fn spec_end(end: SpecEnd) -> &'static str {

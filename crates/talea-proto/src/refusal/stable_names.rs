@@ -71,7 +71,7 @@ impl Code {
 
 impl Field {
     /// All fields, in order of their numbers.
-    pub const ALL: [Field; 17] = [
+    pub const ALL: [Field; 18] = [
         Field::Request,
         Field::Period,
         Field::Runtime,
@@ -89,6 +89,7 @@ impl Field {
         Field::Levels,
         Field::Group,
         Field::Message,
+        Field::Nice,
     ];
 
     /// Returns the field with this number on the wire and in C.
@@ -116,6 +117,7 @@ impl Field {
             Field::Levels => "levels",
             Field::Group => "group",
             Field::Message => "message",
+            Field::Nice => "nice",
         }
     }
 }

@@ -31,6 +31,7 @@ impl Field {
             Field::Levels => "number of priority levels",
             Field::Group => "number of tasks in a group",
             Field::Message => "message",
+            Field::Nice => "nice value",
         }
     }
 
@@ -54,6 +55,7 @@ impl fmt::Display for Amount {
                 Span::from_ns(self.value).fmt(f)
             }
             Field::Utilization => cpu_share(self.value).fmt(f),
+            Field::Nice => (20 - i128::from(self.value)).fmt(f),
             _ => self.value.fmt(f),
         }
     }
@@ -71,7 +73,9 @@ fn cpu_share(millionths: u64) -> impl fmt::Display {
 /// Formats the limit as a lower or an upper bound, depending on `asked`.
 fn bound_text(field: Field, asked: u64, limit: u64) -> impl fmt::Display {
     fmt::from_fn(move |f| {
-        let side = if asked < limit { "at least" } else { "at most" };
+        // The lower nice value has the larger number.
+        let is_least = (asked < limit) != (field == Field::Nice);
+        let side = if is_least { "at least" } else { "at most" };
         write!(f, "{side} {}", field.amount(limit))
     })
 }
@@ -113,6 +117,7 @@ fn denial_text(
                  the administrator for allow_unbounded",
                 field.amount(limit)
             ),
+            (_, Field::Nice) => write!(f, "no access rule allows you nice values (min_nice)"),
             (_, Field::IgnoreAdmission) => {
                 write!(f, "no access rule allows you to ignore admission tests (ignore_adm_test)")
             }

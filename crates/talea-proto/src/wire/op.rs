@@ -22,6 +22,7 @@ pub mod request {
     pub const SEED: u16 = 17;
     pub const COUNTERS: u16 = 18;
     pub const ACT_FOR: u16 = 19;
+    pub const NICE: u16 = 20;
 }
 
 /// Operations that the daemon sends. The highest bit is set, so that a message reflected to its

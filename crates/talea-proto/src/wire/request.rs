@@ -7,7 +7,7 @@ use super::{DecodeError, Field, FieldError, TaskWire};
 use crate::GROUP_MAX;
 use crate::message::{Request, SpecId, ThreadRef, Token};
 use alloc::vec::Vec;
-use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -28,6 +28,14 @@ pub(super) struct ChangeWire {
 #[repr(C)]
 pub(super) struct AttachWire {
     spec: U64,
+    flags: U32,
+    tid: U32,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct NiceWire {
+    nice: I32,
     flags: U32,
     tid: U32,
 }
@@ -57,6 +65,7 @@ pub(super) struct GroupWire {
 const _: () = assert!(size_of::<HelloWire>() == 4);
 const _: () = assert!(size_of::<ChangeWire>() == 216);
 const _: () = assert!(size_of::<AttachWire>() == 16);
+const _: () = assert!(size_of::<NiceWire>() == 12);
 const _: () = assert!(size_of::<ClaimWire>() == 24);
 const _: () = assert!(size_of::<PluginCpuWire>() == 8);
 const _: () = assert!(size_of::<GroupWire>() == 8);
@@ -114,14 +123,14 @@ impl Request {
             | Request::NextSpec(spec) => {
                 out.write(&U64::new(spec.0));
             }
-            Request::Attach { spec, thread } => out.write(&AttachWire {
-                spec: U64::new(spec.0),
-                flags: flags(&[
-                    (thread.tid().is_some(), HAS_TID),
-                    (matches!(thread, ThreadRef::OwnTid(_)), IS_OWN),
-                ]),
-                tid: U32::new(thread.tid().unwrap_or(0)),
-            }),
+            Request::Attach { spec, thread } => {
+                let (flags, tid) = thread_words(*thread);
+                out.write(&AttachWire { spec: U64::new(spec.0), flags, tid });
+            }
+            Request::Nice { nice, thread } => {
+                let (flags, tid) = thread_words(*thread);
+                out.write(&NiceWire { nice: I32::new((*nice).into()), flags, tid });
+            }
             Request::Claim { spec, token } => {
                 out.write(&ClaimWire { spec: U64::new(spec.0), token: token.0 });
             }
@@ -147,6 +156,7 @@ impl Request {
             Request::Release(_) => op::RELEASE,
             Request::Attach { .. } => op::ATTACH,
             Request::Detach(_) => op::DETACH,
+            Request::Nice { .. } => op::NICE,
             Request::Query(_) => op::QUERY,
             Request::Seed(_) => op::SEED,
             Request::ActFor { .. } => op::ACT_FOR,
@@ -160,6 +170,27 @@ impl Request {
             Request::NextSession(_) => op::NEXT_SESSION,
             Request::Stop { .. } => op::STOP,
         }
+    }
+}
+
+/// Returns the flags and the id of a reference to a thread.
+fn thread_words(thread: ThreadRef) -> (U32, U32) {
+    let flags = flags(&[
+        (thread.tid().is_some(), HAS_TID),
+        (matches!(thread, ThreadRef::OwnTid(_)), IS_OWN),
+    ]);
+    (flags, U32::new(thread.tid().unwrap_or(0)))
+}
+
+/// Reads a reference to a thread.
+fn read_thread(flags: u32, tid: u32) -> Result<ThreadRef, FieldError> {
+    FieldError::bits(Field::Thread, flags, HAS_TID | IS_OWN)?;
+    match (flags, tid) {
+        (0, 0) => Ok(ThreadRef::Pidfd),
+        (HAS_TID, tid) if tid != 0 => Ok(ThreadRef::Tid(tid)),
+        (HAS_AND_IS_OWN, tid) if tid != 0 => Ok(ThreadRef::OwnTid(tid)),
+        // Thread id 0 is invalid: the kernel would take it as the daemon itself.
+        (_, tid) => Err(FieldError::new(Field::Thread, tid, 0_u64)),
     }
 }
 
@@ -197,15 +228,19 @@ fn decode_body(operation: u16, mut body: Reader) -> Result<Request, FieldError> 
         op::RELEASE => Request::Release(spec(body)?),
         op::ATTACH => {
             let attach: &AttachWire = body.sole()?;
-            FieldError::bits(Field::Thread, attach.flags.get(), HAS_TID | IS_OWN)?;
-            let thread = match (attach.flags.get(), attach.tid.get()) {
-                (0, 0) => ThreadRef::Pidfd,
-                (HAS_TID, tid) if tid != 0 => ThreadRef::Tid(tid),
-                (HAS_AND_IS_OWN, tid) if tid != 0 => ThreadRef::OwnTid(tid),
-                // Thread id 0 is invalid: the kernel would take it as the daemon itself.
-                (_, tid) => return Err(FieldError::new(Field::Thread, tid, 0_u64)),
-            };
+            let thread = read_thread(attach.flags.get(), attach.tid.get())?;
             Request::Attach { spec: SpecId(attach.spec.get()), thread }
+        }
+        op::NICE => {
+            let words: &NiceWire = body.sole()?;
+            let thread = read_thread(words.flags.get(), words.tid.get())?;
+            let nice = words.nice.get();
+            let asked = u64::try_from(20 - i64::from(nice)).unwrap_or(0);
+            match i8::try_from(nice).ok().filter(|nice| (-20..=19).contains(nice)) {
+                Some(nice) => Request::Nice { nice, thread },
+                None if nice < 0 => return Err(FieldError::new(Field::Nice, asked, 40_u64)),
+                None => return Err(FieldError::new(Field::Nice, asked, 1_u64)),
+            }
         }
         op::DETACH => Request::Detach(spec(body)?),
         op::QUERY => Request::Query(spec(body)?),
@@ -232,6 +267,6 @@ fn decode_body(operation: u16, mut body: Reader) -> Result<Request, FieldError> 
             FieldError::bits(Field::Request, bits, STOP_RELEASE)?;
             Request::Stop { release: bits & STOP_RELEASE != 0 }
         }
-        unknown => return Err(FieldError::new(Field::Message, unknown, op::ACT_FOR)),
+        unknown => return Err(FieldError::new(Field::Message, unknown, op::NICE)),
     })
 }

@@ -135,6 +135,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("attach-tid", Request::Attach { spec, thread: ThreadRef::Tid(4321) }),
         ("attach-own", Request::Attach { spec, thread: ThreadRef::OwnTid(4321) }),
         ("detach", Request::Detach(spec)),
+        ("nice", Request::Nice { nice: -11, thread: ThreadRef::Pidfd }),
         ("query", Request::Query(spec)),
         ("claim", Request::Claim { spec, token: granted().token }),
         ("seed", Request::Seed(granted().token)),

@@ -102,6 +102,7 @@ pub(crate) fn request() -> impl Strategy<Value = Request> {
         spec().prop_map(Request::Release),
         (spec(), named()).prop_map(|(spec, thread)| Request::Attach { spec, thread }),
         spec().prop_map(Request::Detach),
+        (-20_i8..=19, named()).prop_map(|(nice, thread)| Request::Nice { nice, thread }),
         spec().prop_map(Request::Query),
         (spec(), token()).prop_map(|(spec, token)| Request::Claim { spec, token }),
         token().prop_map(Request::Seed),

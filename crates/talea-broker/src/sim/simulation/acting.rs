@@ -1,7 +1,8 @@
-//! Connections that act for another process.
+//! Connections that act for another process, and nice values.
 
 use super::{Connection, Simulation, Target};
-use crate::input::{Caller, Peer, ProcessId, ThreadError};
+use crate::input::{Caller, Errno, Input, Peer, ProcessId, ThreadError, ThreadId, Ticket};
+use talea_core::Policy;
 
 impl Simulation {
     /// Returns the process of a thread as the driver finds it, with its groups.
@@ -21,6 +22,31 @@ impl Simulation {
             groups: groups.map_or_else(Vec::new, |groups| groups.supplementary.clone()),
         };
         Ok(Caller { peer, uids: main.uids })
+    }
+
+    /// Executes `Effect::SetNice`. live counterpart: `set_nice` of the daemon.
+    pub(super) fn set_nice(
+        &mut self,
+        ticket: Ticket,
+        thread: ThreadId,
+        nice: i8,
+        owner: Option<u32>,
+    ) {
+        let found = self.kernel.thread_of(thread).map(|(tid, found)| (tid, found.uids));
+        let result = match found {
+            None => Err(Errno(3)),
+            Some((_, uids)) if owner.is_some_and(|owner| uids.other_than(owner).is_some()) => {
+                Err(Errno(1))
+            }
+            Some((tid, _)) => {
+                let found = self.kernel.threads.get_mut(&tid).expect("it was just found");
+                found.attr.policy = Policy::Other { nice };
+                found.attr.reset_on_fork = true;
+                found.own = found.attr;
+                Ok(())
+            }
+        };
+        self.handle_input(Input::Done { ticket, result });
     }
 }
 
