@@ -109,21 +109,26 @@ impl Service {
     /// Checks a nice value.
     fn nice(&self, nice: i32) -> fdo::Result<i8> {
         let least = self.options.min_nice;
-        i8::try_from(nice).ok().filter(|nice| (least..=19).contains(nice)).ok_or_else(|| {
-            Error::AccessDenied(format!(
-                "the nice value {nice} is outside {least} (the property MinNiceLevel) to 19"
-            ))
-        })
+        match i8::try_from(nice) {
+            _ if nice > 19 => Err(Error::Failed(format!("the nice value {nice} is above 19"))),
+            Ok(nice) if nice >= least => Ok(nice),
+            _ => Err(Error::AccessDenied(format!(
+                "the nice value {nice} is below {least}, the property MinNiceLevel"
+            ))),
+        }
     }
 
     /// Returns the task that a priority stands for.
     fn task(&self, priority: u32) -> fdo::Result<Task> {
         let most = self.options.max_priority;
-        let priority = u8::try_from(priority).ok().filter(|priority| (1..=most).contains(priority));
-        let Some(priority) = priority else {
-            return Err(Error::AccessDenied(format!(
-                "the priority is outside 1 to {most}, the property MaxRealtimePriority"
-            )));
+        let priority = match u8::try_from(priority) {
+            Ok(0) => return Err(Error::Failed("the priority is 0, the lowest is 1".to_owned())),
+            Ok(priority) if priority <= most => priority,
+            _ => {
+                return Err(Error::AccessDenied(format!(
+                    "the priority {priority} is above {most}, the property MaxRealtimePriority"
+                )));
+            }
         };
         let runtime = Work::from_ns(self.options.runtime.as_nanos() as u64);
         let period = Span::from_ns(self.options.period.as_nanos() as u64);
@@ -144,53 +149,35 @@ impl Service {
 impl Call {
     /// Makes the thread real-time under a grant for `task`.
     fn make_realtime(&self, task: &Task, thread: &Thread) -> Outcome<()> {
-        let task = Task { thread: Some(named(thread)), ..*task };
-        // The second attempt follows the release of another grant of the thread.
-        for is_last in [false, true] {
-            let spec = match self.ask(&Request::Create(task), Some(thread))? {
-                Reply::Granted(granted) => granted.spec,
-                other => return refused(other),
-            };
-            let attach = Request::Attach { spec, thread: named(thread) };
-            let refusal = match self.ask(&attach, Some(thread))? {
-                Reply::Done | Reply::DoneWithCaveat(_) => return Ok(Ok(())),
-                Reply::Refused(refusal) => *refusal,
-                other => return refused(other),
-            };
-            if refusal.code != Code::ThreadTaken || is_last {
-                return Ok(Err(refusal));
-            }
-            // The connection of this call ends soon, and the spec with it: it has no thread.
-            self.ask(&Request::Release(spec), None)?;
-            match self.grant_of(thread)? {
-                Some((_, held)) if is_same(&held, &task) => return Ok(Ok(())),
-                Some((held, task)) if task.owner == Owner::Thread => {
-                    self.ask(&Request::Release(held), None)?;
-                }
-                _ => return Ok(Err(refusal)),
-            }
+        match self.grant_of(thread)? {
+            Some((_, held)) if is_same(&held, task) => return Ok(Ok(())),
+            Some((spec, held)) => self.release(spec, &held)?,
+            None => {}
         }
-        unreachable!("the last attempt returns")
+        let task = Task { thread: Some(named(thread)), ..*task };
+        let spec = match self.ask(&Request::Create(task), Some(thread))? {
+            Reply::Granted(granted) => granted.spec,
+            other => return refused(other),
+        };
+        // If this fails, the spec ends with the connection, because it has no thread.
+        done(self.ask(&Request::Attach { spec, thread: named(thread) }, Some(thread))?)
     }
 
     /// Makes the thread an ordinary thread with a nice value; its grant ends before.
     fn make_nice(&self, nice: i8, thread: &Thread) -> Outcome<()> {
-        let request = Request::Nice { nice, thread: named(thread) };
-        let refusal = match self.ask(&request, Some(thread))? {
-            Reply::Done => return Ok(Ok(())),
-            Reply::Refused(refusal) if refusal.code == Code::ThreadTaken => *refusal,
-            other => return refused(other),
-        };
-        match self.grant_of(thread)? {
-            Some((held, task)) if task.owner == Owner::Thread => {
-                self.ask(&Request::Release(held), None)?;
-            }
-            _ => return Ok(Err(refusal)),
+        if let Some((spec, held)) = self.grant_of(thread)? {
+            self.release(spec, &held)?;
         }
-        match self.ask(&request, Some(thread))? {
-            Reply::Done => Ok(Ok(())),
-            other => refused(other),
+        done(self.ask(&Request::Nice { nice, thread: named(thread) }, Some(thread))?)
+    }
+
+    /// Releases a grant that its thread owns. Another owner keeps it, and the daemon refuses the
+    /// request that follows.
+    fn release(&self, spec: SpecId, held: &Task) -> Result<(), Failure> {
+        if held.owner == Owner::Thread {
+            self.ask(&Request::Release(spec), None)?;
         }
+        Ok(())
     }
 
     /// Returns the spec that the thread is attached to, with its task.
@@ -246,6 +233,13 @@ fn named(thread: &Thread) -> ThreadRef {
 /// Whether two tasks declare the same.
 fn is_same(held: &Task, task: &Task) -> bool {
     held.params == task.params && held.owner == task.owner
+}
+
+fn done(reply: Reply) -> Outcome<()> {
+    match reply {
+        Reply::Done | Reply::DoneWithCaveat(_) => Ok(Ok(())),
+        other => refused(other),
+    }
 }
 
 fn refused<T>(reply: Reply) -> Outcome<T> {

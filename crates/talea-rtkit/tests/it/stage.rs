@@ -31,11 +31,34 @@ impl Drop for Process {
     }
 }
 
+/// Returns a command that runs `program` in a mount namespace of its own, in which each pair's
+/// first file stands in the place of its second.
+pub(crate) fn with_files(program: &Path, places: &[(PathBuf, &str)]) -> Command {
+    let mut command = Command::new("unshare");
+    let mounts: Vec<String> = places
+        .iter()
+        .map(|(own, place)| format!("mount --bind {} {place}", own.display()))
+        .collect();
+    let script = format!("{} && exec \"$@\"", mounts.join(" && "));
+    command.args(["--mount", "sh", "-c", &script, "sh"]).arg(program);
+    command
+}
+
+/// Writes a list of users that has names for those of the tests: a bus serves only users with a
+/// name.
+pub(crate) fn named_users(bench: &Bench) -> PathBuf {
+    let users = std::fs::read_to_string("/etc/passwd").expect("the users of the machine");
+    let users = [("talea-rtkit", FRONT_END), ("alice", ALICE), ("bob", BOB)]
+        .iter()
+        .fold(users, |all, (name, uid)| format!("{all}{name}:x:{uid}:{uid}::/:/bin/false\n"));
+    bench.write("passwd", &users)
+}
+
 /// A private bus of type system.
 pub(crate) struct Bus {
-    folder: PathBuf,
+    socket: PathBuf,
     log: PathBuf,
-    process: Option<Process>,
+    _process: Process,
 }
 
 impl Bus {
@@ -45,15 +68,16 @@ impl Bus {
             env!("CARGO_MANIFEST_DIR"),
             "/../../etc/dbus/org.freedesktop.RealtimeKit1.conf"
         );
-        let policy = std::fs::read_to_string(policy).expect("the policy of the package");
-        Bus::with_policy(bench, &policy)
+        Bus::with_policies(bench, "bus", &[Path::new(policy)])
     }
 
-    /// Starts a bus with this policy file.
-    pub(crate) fn with_policy(bench: &Bench, policy: &str) -> Bus {
-        let policy = bench.write("policy.conf", policy);
-        let mut bus =
-            Bus { folder: bench.path("bus"), log: bench.path("front-end.log"), process: None };
+    /// Starts the bus `name` with these policy files.
+    pub(crate) fn with_policies(bench: &Bench, name: &str, policies: &[&Path]) -> Bus {
+        let includes: String = policies
+            .iter()
+            .map(|policy| format!("<include>{}</include>", policy.display()))
+            .collect();
+        let socket = bench.path(name);
         let config = format!(
             "<!DOCTYPE busconfig PUBLIC \"-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN\"
              \"http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd\">
@@ -74,34 +98,30 @@ impl Bus {
                 <allow receive_type=\"signal\"/>
                 <allow send_destination=\"org.freedesktop.DBus\"/>
               </policy>
-              <include>{}</include>
+              {includes}
             </busconfig>",
-            bus.folder.display(),
-            policy.display()
+            socket.display(),
         );
-        let config = bench.write("bus.conf", &config);
-        // The bus serves only users with a name. It sees names for those of the tests, in a mount
-        // namespace of its own.
-        let users = std::fs::read_to_string("/etc/passwd").expect("the users of the machine");
-        let users = [("talea-rtkit", FRONT_END), ("alice", ALICE), ("bob", BOB)]
-            .iter()
-            .fold(users, |all, (name, uid)| format!("{all}{name}:x:{uid}:{uid}::/:/bin/false\n"));
-        let users = bench.write("passwd", &users);
-        let mut command = Command::new("unshare");
-        let script = "mount --bind \"$1\" /etc/passwd && shift && exec \"$@\"";
-        command.args(["--mount", "sh", "-c", script, "sh"]).arg(users);
-        command.arg("dbus-daemon").args(["--nofork", "--nopidfile", "--config-file"]).arg(config);
-        bus.process = Some(Process::start(&mut command));
-        eventually("the bus listens", || bus.folder.exists());
-        bus
+        let config = bench.write(&format!("{name}.conf"), &config);
+        let places = [(named_users(bench), "/etc/passwd")];
+        let mut command = with_files(Path::new("dbus-daemon"), &places);
+        command.args(["--nofork", "--nopidfile", "--config-file"]).arg(config);
+        let process = Process::start(command.stderr(Stdio::null()));
+        eventually("the bus listens", || socket.exists());
+        Bus { socket, log: bench.path(&format!("{name}-front-end.log")), _process: process }
     }
 
     /// Returns a command whose system bus is this one.
     pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());
-        let address = format!("unix:path={}", self.folder.display());
-        command.env("DBUS_SYSTEM_BUS_ADDRESS", address).env_remove("DBUS_SESSION_BUS_ADDRESS");
+        self.adopt(&mut command);
         command
+    }
+
+    /// Makes this bus the system bus of a command.
+    pub(crate) fn adopt(&self, command: &mut Command) {
+        let address = format!("unix:path={}", self.socket.display());
+        command.env("DBUS_SYSTEM_BUS_ADDRESS", address).env_remove("DBUS_SESSION_BUS_ADDRESS");
     }
 
     /// Starts the front end as user [`FRONT_END`], and waits until it serves.
