@@ -334,6 +334,7 @@ impl World {
                     refusal: None,
                 }
             }
+            Request::Counters => Reply::Counters(Box::default()),
             Request::Status => Reply::Status(Box::new(Status {
                 instance: self.instance,
                 pid: std::process::id(),
