@@ -36,6 +36,7 @@ pub const DEVI_ANDERSON: TestInfo = TestInfo {
     tests: &[
         "crates/talea-analysis/src/multi/tardiness.rs::devi_anderson_2008_three_tasks_of_two_thirds_on_two_cpus",
         "crates/talea-analysis/tests/it/multi/simulated.rs::no_job_is_later_than_its_tardiness_bound",
+        "crates/talea-analysis/tests/it/tree/tardiness.rs::no_response_exceeds_period_and_tardiness",
     ],
 };
 

@@ -13,13 +13,17 @@
 //! *Reservations under EDF* (`SCHED_DEADLINE`): a hard CBS (Q, T) whose only client costs at most Q
 //! and arrives at least T apart is a task with the deadline T.
 //!
+//! *Tardiness under EDF*: if no test accepts tasks with D = T, each response is at most T and the
+//! tardiness bound of Devi and Anderson ([`crate::multi::tardiness`]). Reservations are not covered: a
+//! late job leaves the next one a part of the budget.
+//!
 //! *Each task pinned to one CPU*: the analysis treats every CPU as a root of its own.
 
 use super::bounds::Bounds;
 use super::priority_keys::KeyOrder;
 use super::task_bound::{NoBound, Reason};
 use crate::multi::bertogna_cirinei::{self, GlobalPolicy};
-use crate::multi::{self, guan};
+use crate::multi::{self, guan, tardiness};
 use crate::test_info::{TestInfo, TestKind};
 use crate::verdict::{Inconclusive, Verdict, Witness};
 use crate::{Sporadic, uni};
@@ -86,7 +90,17 @@ impl Bounds<'_> {
             tasks = keyed.into_iter().map(|(_, child, task)| (child, task)).collect();
         }
         let specs: Vec<crate::Sporadic> = tasks.iter().map(|&(_, task)| task).collect();
-        let (bounds, test) = self.bounds_of_any_tasks(policy, &specs).map_err(no)?;
+        let is_reserved =
+            |&child: &NodeId| matches!(self.model.node_spec(child), NodeSpec::Scheduler(_));
+        let has_reservations = self.model.children(Tree::ROOT).iter().any(is_reserved);
+        let found = self.bounds_of_any_tasks(policy, &specs);
+        let found = found.or_else(|reason| match reason {
+            Reason::Insufficient if policy == GlobalPolicy::Edf && !has_reservations => {
+                self.late_bounds(&specs).ok_or(reason)
+            }
+            _ => Err(reason),
+        });
+        let (bounds, test) = found.map_err(no)?;
         let mut own = Err(no(Reason::SeveralCpus));
         for (&(child, _), bound) in tasks.iter().zip(bounds) {
             let found = (TestKind::Sufficient, test);
@@ -98,6 +112,21 @@ impl Bounds<'_> {
             }
         }
         own
+    }
+
+    /// Returns a bound for each of `tasks` with D = T under EDF, which they may miss.
+    fn late_bounds(&self, tasks: &[Sporadic]) -> Option<(Vec<Span>, &'static TestInfo)> {
+        let is_covered = |task: &Sporadic| task.jitter.is_zero() && task.blocking.is_zero();
+        if !tasks.iter().all(is_covered) {
+            return None;
+        }
+        let mut scratch = multi::Scratch::new();
+        let late = tardiness::devi_anderson(tasks, self.model.tree.cpus, &mut scratch).ok()?;
+        let bound = |(task, late): (&Sporadic, Span)| {
+            task.period.checked_add(mutate!("tree-global-tardiness", late, Span::ZERO))
+        };
+        let bounds = tasks.iter().zip(late).map(bound).collect::<Option<Vec<_>>>()?;
+        Some((bounds, &tardiness::DEVI_ANDERSON))
     }
 
     /// Returns the only client of a hard CBS as a task with the deadline of the server; `None` if

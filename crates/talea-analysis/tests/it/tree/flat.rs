@@ -96,8 +96,14 @@ fn random(rng: &mut Rng, policy: &PolicySpec) -> Flat {
 
 /// Returns the longest responses on one CPU, from the nominal arrival.
 pub(super) fn simulate(tree: &Tree, sources: &[Source], seed: u64, until: u64) -> Vec<Span> {
+    assert_eq!(tree.cpus, 1);
+    simulate_on(tree, sources, seed, until)
+}
+
+/// Returns the longest responses on the CPUs of the tree, from the nominal arrival.
+pub(super) fn simulate_on(tree: &Tree, sources: &[Source], seed: u64, until: u64) -> Vec<Span> {
     let workload = Workload { sources: sources.to_vec(), seed };
-    let mut world = Simulation::new(tree.build().expect("a tree"), 1, &workload);
+    let mut world = Simulation::new(tree.build().expect("a tree"), tree.cpus, &workload);
     let mut jobs = Jobs::default();
     world.run(Time::from_ns(until), &mut jobs);
     let mut longest = vec![Span::ZERO; sources.len()];

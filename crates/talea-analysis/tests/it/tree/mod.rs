@@ -14,3 +14,4 @@ mod published;
 mod random_trees;
 mod simulated;
 mod suspension;
+mod tardiness;
