@@ -191,4 +191,46 @@ impl Reason {
             Reason::Limit => "the analysis reached its step limit",
         }
     }
+
+    /// Returns the change of the description or the run that would give an answer, for users;
+    /// `None` if none is known.
+    pub fn settled_by(self) -> Option<&'static str> {
+        Some(match self {
+            Reason::Overload => "a longer `duration`: lateness grows until a job is late",
+            Reason::Starved => "a larger budget: `--synthesize server` searches for one",
+            Reason::Graph => {
+                "a root of its own for the graph, or a `period` instead of the channels"
+            }
+            Reason::Suspension => {
+                "a preemptive root with `fp`, `rm`, `dm` or `edf` directly above the task"
+            }
+            Reason::Resources => {
+                "`protocol = \"ceiling\"`, with the tasks directly below a root with fixed keys or `edf`"
+            }
+            Reason::Sections | Reason::ArrivalCurve => {
+                "a root with `fp`, `rm`, `dm` or `edf` directly above the tasks"
+            }
+            Reason::Arrivals => {
+                "a `period`, `enforce = true`, or a server with a hard budget above the task"
+            }
+            Reason::CustomServer => "a server of Talea",
+            Reason::SoftCbs => "`server = \"cbs\"`, or a deadline that equals the period",
+            Reason::NonPreemptiveTable | Reason::ServerNotPreemptive => {
+                "`preemptive = true` for the schedulers above"
+            }
+            Reason::NestedTable => "one table with the slots of both",
+            Reason::Lending => "`lending = false`",
+            Reason::CpuStalls => "the file without [[stall]]",
+            Reason::Overheads => "the file without [overheads], with costs that include them",
+            Reason::SeveralCpus => {
+                "an `affinity` of one CPU for each task, or a preemptive root with `edf` or fixed keys and free migration"
+            }
+            Reason::JitterOrLateDeadlines => "deadlines up to the period, without jitter",
+            Reason::Insufficient => "smaller costs, or an `affinity` of one CPU for each task",
+            Reason::Limit => "fewer tasks, or periods with smaller common multiples",
+            Reason::Accelerators | Reason::Endless | Reason::OfflineTable | Reason::Circular => {
+                return None;
+            }
+        })
+    }
 }

@@ -134,6 +134,8 @@ struct TaskAnalysis {
     paper: Option<&'static str>,
     /// Reason why the task is not proved; `None` if it is proved.
     why: Option<String>,
+    /// What would settle an unknown verdict; `None` if nothing is known to.
+    settled_by: Option<&'static str>,
     witness: Option<Miss>,
 }
 
@@ -380,6 +382,15 @@ fn task(tree: &Tree, answer: &tree::TaskBound, miss: Option<Miss>, name: &str) -
             Some(format!("{at}{}", no.reason.text()))
         }
     };
+    // A simulation that is longer refutes at most; it proves nothing about other arrivals.
+    let settled_by = match &answer.bound {
+        _ if verdict != Verdict::Unknown => None,
+        Err(no) => no.reason.settled_by(),
+        Ok(_) if answer.is_refuted() => Some("arrivals that attain the bound, by `--witness`"),
+        Ok(_) => Some(
+            "an `offset` for each task if the phases are known, or smaller costs; a longer simulation can only refute",
+        ),
+    };
     let has = |span: u64| answer.has_deadline().then_some(span);
     let is_tested = match &answer.bound {
         Ok(_) => true,
@@ -396,6 +407,7 @@ fn task(tree: &Tree, answer: &tree::TaskBound, miss: Option<Miss>, name: &str) -
         kind: test.map(|_| kind(answer.kind)),
         paper: test.map(|test| test.paper),
         why,
+        settled_by,
         witness: miss,
     }
 }
@@ -446,6 +458,9 @@ fn text(answer: &AnalysisReport, color: bool) -> String {
             let _ = writeln!(out, "{}: {}: {why}", paint(word, tone, color), task.name);
             if let Some(miss) = &task.witness {
                 let _ = writeln!(out, "  {miss}");
+            }
+            if let Some(settled_by) = task.settled_by {
+                let _ = writeln!(out, "  to settle it: {settled_by}");
             }
         }
         let mut papers: Vec<(&str, &str)> =

@@ -341,3 +341,26 @@ fn impossible_requests_are_answered_with_the_reason() {
         assert!(ended.transcript().contains(said), "{synthesize:?}: {}{}", ended.out, ended.err);
     }
 }
+
+#[test]
+fn an_unknown_verdict_names_what_would_settle_it() {
+    let scratch = Scratch::new();
+    for (policy, task, settled_by) in [
+        (
+            "fifo",
+            "period = \"9ms\"\n[[task.suspension]]\nlength = \"1ms\"",
+            Some("a preemptive root"),
+        ),
+        ("fp", "period = \"9ms\"\narrivals = [\"1ms\", \"1ms\"]", Some("`enforce = true`")),
+        ("fp", "period = \"9ms\"", None),
+    ] {
+        let root = format!("[[scheduler]]\nname = \"cpu0\"\npolicy = \"{policy}\"\n");
+        let task = format!("[[task]]\nname = \"video\"\ncost = \"2ms\"\n{task}\n");
+        scratch.file("system.toml", &format!("{root}{task}"));
+        let ended = run(&scratch, &["analyze", "system.toml"]);
+        let line = ended.out.lines().find_map(|line| line.strip_prefix("  to settle it: "));
+        assert_eq!(line.is_some(), settled_by.is_some(), "{}", ended.out);
+        assert!(line.is_none_or(|line| line.contains(settled_by.unwrap_or_default())), "{line:?}");
+        assert_eq!(ended.code, Some(i32::from(settled_by.is_some())));
+    }
+}

@@ -155,6 +155,19 @@ fn the_unified_bound_is_at_most_the_oblivious_one() {
     assert_eq!(found, [Some(ns(9)), Some(ns(9))]);
 }
 
+/// A task that may be late for its next job delays others by more than its response without work.
+#[test]
+fn the_unified_bound_needs_responses_within_the_periods() {
+    let task = |cost, suspension, period, level| Suspending {
+        task: crate::rng::task(cost, period, period),
+        suspension: ns(suspension),
+        level,
+    };
+    let set = [task(2, 0, 4, 0), task(2, 1, 6, 1), task(1, 0, 100, 2)];
+    let found = fp_bounds(&set, &mut Scratch::new()).expect("bounds");
+    assert_eq!(found, [Some(ns(2)), Some(ns(7)), None]);
+}
+
 #[test]
 fn other_roots_with_suspensions_have_no_bounds() {
     let reasons = |change: &dyn Fn(&mut SchedulerSpec)| {
