@@ -103,7 +103,8 @@ impl Install {
     }
 
     fn build(&self) -> Result<()> {
-        let packages = ["talea-cli", "talea-daemon", "talea-plugin-host", "talea-capi"];
+        let packages =
+            ["talea-cli", "talea-daemon", "talea-plugin-host", "talea-rtkit", "talea-capi"];
         let mut build = cargo(&["build", "--locked", "--profile", &self.profile]);
         if self.sysconfdir != Path::new("/etc") {
             // Otherwise `talead` and `talea doctor` would read /etc/talea.
@@ -119,6 +120,7 @@ impl Install {
         let built = self.target(&shell::target_dir());
         self.copy(&built.join("talea"), "bin/talea", 0o755)?;
         self.copy(&built.join("talead"), "sbin/talead", 0o755)?;
+        self.copy(&built.join("talea-rtkit"), "libexec/talea/talea-rtkit", 0o755)?;
         self.copy(&built.join("talea-plugin-host"), "libexec/talea/talea-plugin-host", 0o755)
     }
 
@@ -208,18 +210,29 @@ impl Install {
     }
 
     fn services(&self) -> Result<()> {
-        for unit in
-            ["talead.service", "talead.socket", "talead-plugin.socket", "talead-plugin@.service"]
-        {
+        for unit in [
+            "talead.service",
+            "talead.socket",
+            "talead-plugin.socket",
+            "talead-plugin@.service",
+            "talea-rtkit.service",
+        ] {
             self.fill(
                 &format!("etc/systemd/{unit}"),
                 &self.prefix.join("lib/systemd/system").join(unit),
             )?;
         }
-        self.fill(
-            "etc/systemd/talea.sysusers.conf",
-            &self.prefix.join("lib/sysusers.d/talea.conf"),
-        )?;
+        for name in ["talea", "talea-rtkit"] {
+            self.fill(
+                &format!("etc/systemd/{name}.sysusers.conf"),
+                &self.prefix.join(format!("lib/sysusers.d/{name}.conf")),
+            )?;
+        }
+        for (extension, folder) in [("conf", "system.d"), ("service", "system-services")] {
+            let name = format!("org.freedesktop.RealtimeKit1.{extension}");
+            let to = format!("share/dbus-1/{folder}/{name}");
+            self.copy(&root().join("etc/dbus").join(&name), &to, 0o644)?;
+        }
         let config = self.config();
         if self.place(&config).exists() {
             println!("{} stays as it is", config.display());

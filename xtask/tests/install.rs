@@ -73,6 +73,12 @@ fn what_is_installed_can_be_used() {
         "lib/systemd/system/talead-plugin.socket",
         "lib/systemd/system/talead-plugin@.service",
         "lib/sysusers.d/talea.conf",
+        "lib/sysusers.d/talea-rtkit.conf",
+        "lib/systemd/system/talea-rtkit.service",
+        "libexec/talea/talea-rtkit",
+        "share/dbus-1/system.d/org.freedesktop.RealtimeKit1.conf",
+        "share/dbus-1/system-services/org.freedesktop.RealtimeKit1.service",
+        "share/man/man8/talea-rtkit.8",
     ] {
         assert!(prefix.join(name).is_file(), "{name} is missing");
     }

@@ -91,6 +91,7 @@ extern "C" {
 #define TALEA_E_BUSY          21 /* another request for this spec is in progress */
 #define TALEA_E_NOT_RECORDED  22 /* the daemon's state file cannot grow; kernel_errno says why */
 #define TALEA_E_STARVATION    23 /* the user has starved this CPU: repeat in `limit` ns */
+#define TALEA_E_NOT_FRONT_END 24 /* the connection may not act for this user */
 
 /* The field that a refusal is about. It determines the unit of the numbers. */
 #define TALEA_FIELD_REQUEST           0
@@ -110,6 +111,7 @@ extern "C" {
 #define TALEA_FIELD_LEVELS           14
 #define TALEA_FIELD_GROUP            15
 #define TALEA_FIELD_MESSAGE          16
+#define TALEA_FIELD_NICE             17 /* 20 - nice value: 1 to 40, as in RLIMIT_NICE */
 
 /* The counterexample of an exact schedulability test: how a deadline would be missed. Or the delay
  * after which the request fits. */

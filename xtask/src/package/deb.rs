@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Packages, each after those that it depends on.
-const PACKAGES: [&str; 4] = ["libtalea0", "libtalea-dev", "talea", "talead"];
+const PACKAGES: [&str; 5] = ["libtalea0", "libtalea-dev", "talea", "talead", "talea-rtkit"];
 /// Package with the debug information.
 const DEBUG: &str = "talea-dbgsym";
 const MAINTAINER: &str = "Talea maintainers <maintainers@talea.invalid>";

@@ -16,6 +16,11 @@ pub(super) fn build(stage: &Stage) -> Result<ExitCode> {
     fs::rename(&stage.files, tree.join("files"))?;
     let mut paths = String::new();
     for path in list(&tree.join("files"))? {
+        // Files with these names belong to rtkit's package, or need it to be gone.
+        if ["rtkit", "RealtimeKit1"].iter().any(|name| path.display().to_string().contains(name)) {
+            fs::remove_file(tree.join("files").join(&path))?;
+            continue;
+        }
         let _ = writeln!(paths, "{}", path.display());
     }
     fs::write(tree.join("MANIFEST"), paths)?;

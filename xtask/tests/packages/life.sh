@@ -18,8 +18,9 @@ mv "$scratch"/packages/*.deb "$root/tmp"
 inside() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C "$@"; }
 
 echo '== install'
-inside sh -ec 'dpkg -i /tmp/libtalea0_* /tmp/libtalea-dev_* /tmp/talea_* /tmp/talead_*'
+inside sh -ec 'dpkg -i /tmp/libtalea0_* /tmp/libtalea-dev_* /tmp/talea_* /tmp/talead_* /tmp/talea-rtkit_*'
 inside id talea
+inside id talea-rtkit
 inside talea --version
 inside talea check /etc/talea/talead.toml
 inside man -w talead.toml >/dev/null 2>&1 || inside test -f /usr/share/man/man5/talead.toml.5.gz
@@ -40,11 +41,12 @@ inside sh -ec 'dpkg -i /tmp/libtalea0_* /tmp/talead_* </dev/null'
 grep -q '^log_level = "debug"' "$root/etc/talea/talead.toml"
 
 echo '== remove'
-inside dpkg -r talead talea libtalea-dev libtalea0
+inside dpkg -r talea-rtkit talead talea libtalea-dev libtalea0
 test -f "$root/etc/talea/talead.toml"
 inside sh -ec '! command -v talea talead'
-inside dpkg -P talead libtalea0
-if inside id talea 2>/dev/null; then echo 'the user is still there' >&2; exit 1; fi
+inside test ! -e /usr/share/dbus-1/system.d/org.freedesktop.RealtimeKit1.conf
+inside dpkg -P talea-rtkit talead libtalea0
+if inside id talea 2>/dev/null || inside id talea-rtkit 2>/dev/null; then echo 'the user is still there' >&2; exit 1; fi
 
 echo '== left'
 # What differs from this system, without the data base of dpkg, logs, and the files of users.
