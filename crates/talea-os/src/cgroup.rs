@@ -26,6 +26,7 @@ pub mod rt_group;
 use crate::Tid;
 use crate::proc;
 use crate::reaper::{Reaper, ReaperConfig};
+use crate::sys::is_gone;
 use cleanup::KillCgroup;
 use rt_group::{RtGroup, RtLimit};
 use std::fs::{self, File};
@@ -281,11 +282,6 @@ fn remove_children(path: &Path) -> io::Result<()> {
             .or_else(unless_gone)?;
     }
     Ok(())
-}
-
-/// Whether another process has removed the directory already.
-fn is_gone(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
 }
 
 fn unless_gone(error: io::Error) -> io::Result<()> {

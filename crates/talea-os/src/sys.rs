@@ -21,3 +21,8 @@ pub(crate) fn errno(number: i32) -> io::Error {
 pub(crate) fn is(error: &io::Error, number: i32) -> bool {
     error.raw_os_error() == Some(number)
 }
+
+/// Whether a call on a control group failed because another process has removed the group already.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
+}

@@ -64,16 +64,16 @@ fn an_old_machine_with_cgroup_v1() {
     );
     let calls = SyscallSupport { thread_pidfds: false, tick: Some(Span::from_ns(4_000_000)) };
     let machine = SystemInfo::from_dir(&scratch.0, calls).expect("a machine");
-    assert_eq!(machine.kernel, (6, 1));
-    assert!(machine.preempt_rt && !machine.has_fair_server() && machine.is_one_domain());
+    assert_eq!(machine.kernel.version, (6, 1));
+    assert!(machine.kernel.preempt_rt && !machine.has_fair_server() && machine.is_one_domain());
     assert_eq!(machine.deadline_share(), Some(Charge::ratio(95, 100)));
     assert_eq!(machine.cgroups.cpuset, Hierarchy::V1("/cg/set".into()));
     let group = machine.cgroups.rt_group.as_ref().expect("RT_GROUP_SCHED");
     assert_eq!(group.path, "/user/x");
     assert!(group.refuses_realtime());
     assert_eq!(machine.hrtick, Some(false));
-    assert_eq!(machine.lockdown.as_deref(), Some("integrity"));
-    assert_eq!(machine.clocksource.as_deref(), Some("tsc"));
+    assert_eq!(machine.kernel.lockdown.as_deref(), Some("integrity"));
+    assert_eq!(machine.kernel.clocksource.as_deref(), Some("tsc"));
     assert_eq!((machine.limits.rt_priority, machine.limits.memlock), (Some(10), Some(u64::MAX)));
     assert!(
         machine.capabilities.has(Capability::SysNice)
@@ -128,7 +128,7 @@ fn a_new_machine_with_cgroup_v2() {
     assert_eq!(domains(&machine), ["2", "0-1", "3"]);
     assert_eq!(machine.fair_server, Charge::ratio(10, 100));
     assert_eq!(machine.hrtick, Some(true));
-    assert_eq!(machine.lockdown, None, "unknown, which is not the same as none");
+    assert_eq!(machine.kernel.lockdown, None, "unknown, which is not the same as none");
     fake(&scratch.0, &[("/proc/sys/kernel/sched_rt_runtime_us", "-1")]);
     let machine = SystemInfo::from_dir(&scratch.0, SyscallSupport::default()).expect("a machine");
     let period = Span::from_ns(1_000_000_000);
@@ -173,7 +173,7 @@ fn this_machine_is_as_the_kernel_says() {
     let _machine = machine_lock();
     let machine = SystemInfo::probe().expect("facts");
     assert_eq!(machine.online, online());
-    assert!(machine.kernel >= (6, 1), "{}", machine.release);
+    assert!(machine.kernel.version >= (6, 1), "{}", machine.kernel.release);
     assert!(machine.deadline_periods.0 < machine.deadline_periods.1);
     assert!(machine.tick.is_some_and(|tick| (100_000..=10_000_000).contains(&tick.as_ns())));
     let all = machine.domains.iter().fold(CpuSet::EMPTY, |all, domain| all.union(&domain.cpus));

@@ -35,7 +35,6 @@ const LARGE_STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("talea-daemon", "Daemon", 34, TO_MEND),
     ("talea-lab", "IpcRow", 16, TO_MEND),
     ("talea-os", "Attr", 19, "layout of the kernel's perf_event_attr"),
-    ("talea-os", "SystemInfo", 18, TO_MEND),
     ("talea-system", "SchedulerDraft", 22, TO_MEND),
     ("talea-system", "TaskDraft", 18, TO_MEND),
 ];
@@ -134,10 +133,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         TO_MEND,
     ),
     ("talea-lab", &["yasmin", "yasmin::fig2", "yasmin::live", "yasmin::table2"], TO_MEND),
-    ("talea-os", &["cgroup", "cgroup::rt_group"], TO_MEND),
-    ("talea-os", &["partition", "partition::journal"], TO_MEND),
-    ("talea-os", &["sysinfo", "sysinfo::dl_bandwidth"], TO_MEND),
-    ("talea-os", &["thread", "thread::deadline_exit", "thread::dl_overruns"], TO_MEND),
     ("talea-plugin-host", &["-", "sandbox"], TO_MEND),
     ("talea-proto", &["message", "refusal"], TO_MEND),
     (

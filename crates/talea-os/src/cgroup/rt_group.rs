@@ -10,6 +10,7 @@
 //! such limit. Also absent: a host whose `kernel.sched_rt_runtime_us` is -1, because its kernel
 //! throttles no group.
 
+use crate::sys::is_gone;
 use crate::sysinfo;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -114,7 +115,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     loop {
         release(path);
         match fs::remove_dir(path) {
-            Err(error) if super::is_gone(&error) => return Ok(()),
+            Err(error) if is_gone(&error) => return Ok(()),
             Err(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(1)),
             other => return other,
         }

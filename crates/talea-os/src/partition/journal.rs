@@ -4,7 +4,7 @@
 //! PATH`, words separated by tabs. A step whose line is incomplete was not begun. Undoing goes
 //! backwards and undoes each step only as far as it was made.
 
-use super::PartitionError;
+use super::error::PartitionError;
 use crate::clock;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -3,11 +3,9 @@
 //! The values are for inspection only: to check that the kernel has released a released grant, too.
 //! The format of the file is no stable interface, so missing values are `None`.
 
-use super::RtLimit;
 use super::sys_root::SysRoot;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use talea_core::{Span, Work};
 
 const DEBUG: &str = "/sys/kernel/debug/sched/debug";
 
@@ -29,16 +27,12 @@ pub fn dl_bandwidth() -> Option<Vec<DlBandwidth>> {
     parse(&SysRoot::live().text(DEBUG).ok()?)
 }
 
-/// Returns the limit of the kernel on real-time threads, as a runtime in a period of 1 s. The
-/// function reads the file as far as the section of the first CPU.
-pub(super) fn limit(root: &SysRoot) -> Option<RtLimit> {
+/// Returns the limit per CPU of the first root domain, in units of 2^-20 CPUs; -1 stands for no
+/// limit. The function reads the file as far as the section of the first CPU.
+pub(super) fn limit_per_cpu(root: &SysRoot) -> Option<i64> {
     let file = File::open(root.path(DEBUG)).ok()?;
     let mut lines = BufReader::new(file).lines().map_while(Result::ok);
-    let share: i64 = lines.find_map(|line| value(&line, ".dl_bw->bw"))?;
-    let period = Span::from_ns(1_000_000_000);
-    // The kernel has rounded the share down. Its unit is smaller than 1 us in 1 s.
-    let runtime = u64::try_from(share).ok().map(|bits| (bits * 1_000_000).div_ceil(1 << 20));
-    Some(RtLimit { runtime: runtime.and_then(Work::from_us), period })
+    lines.find_map(|line| value(&line, ".dl_bw->bw"))
 }
 
 /// Returns the number that follows `name` on a line.

@@ -8,17 +8,21 @@
 mod cgroups;
 mod dl_bandwidth;
 mod domains;
+mod kernel;
 mod limits;
 mod real_time;
+mod rt_limit;
 mod sys_root;
 
 pub use cgroups::{Cgroups, Hierarchy, RtGroup};
 pub use dl_bandwidth::{DlBandwidth, dl_bandwidth};
 pub use domains::Domain;
+pub use kernel::Kernel;
 pub use limits::Limits;
 pub use real_time::{
     RealTimeSurvey, RealTimeThread, admits_deadline, group_permits_realtime, rt_time_of,
 };
+pub use rt_limit::{RtLimit, rt_limit_now};
 
 use crate::capabilities::CapSet;
 use crate::thread::has_thread_pidfds;
@@ -26,18 +30,13 @@ use crate::{Tid, proc};
 use std::io;
 use std::path::Path;
 use sys_root::SysRoot;
-use talea_core::{Charge, CpuSet, Span, Work, mutate};
+use talea_core::{Charge, CpuSet, Span, Work};
 
 /// Facts about a machine.
 #[derive(Clone, Debug)]
 pub struct SystemInfo {
-    /// Kernel version as numbers, such as (6, 18).
-    pub kernel: (u32, u32),
-    /// Kernel release, as `uname -r` prints it.
-    pub release: String,
-    /// Whether the kernel is fully preemptible. On such a kernel timerfd, POSIX timers and perf
-    /// signals starve behind FIFO threads.
-    pub preempt_rt: bool,
+    /// Kernel that runs.
+    pub kernel: Kernel,
     /// CPUs that are online.
     pub online: CpuSet,
     /// CPUs of the machine, also those that are off-line.
@@ -60,27 +59,12 @@ pub struct SystemInfo {
     pub hrtick: Option<bool>,
     /// Length of a timer tick.
     pub tick: Option<Span>,
-    /// Clock source, such as `tsc`.
-    pub clocksource: Option<String>,
-    /// Kernel lockdown mode, such as `none` or `integrity`.
-    pub lockdown: Option<String>,
     /// Effective capabilities of this process.
     pub capabilities: CapSet,
     /// Resource limits of this process.
     pub limits: Limits,
     /// Results of system calls.
     pub syscalls: SyscallSupport,
-}
-
-/// Limit of the kernel on real-time threads: `runtime` in every `period`. Without a runtime there
-/// is no limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RtLimit {
-    /// Value of `sched_rt_runtime_us`. `None` stands for -1, which also switches deadline admission
-    /// off.
-    pub runtime: Option<Work>,
-    /// Value of `sched_rt_period_us`.
-    pub period: Span,
 }
 
 /// Facts that only system calls return.
@@ -118,10 +102,7 @@ impl SystemInfo {
     }
 
     fn read(root: &SysRoot, calls: SyscallSupport) -> io::Result<SystemInfo> {
-        let release = root.text("/proc/sys/kernel/osrelease")?;
-        let kernel = version(&release)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unknown kernel release"))?;
-        let version_line = root.text("/proc/sys/kernel/version").unwrap_or_default();
+        let kernel = Kernel::read(root)?;
         let online = root.cpus("/sys/devices/system/cpu/online").ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidData, "the list of online CPUs can't be read")
         })?;
@@ -135,34 +116,24 @@ impl SystemInfo {
         let us =
             |path: &str| root.number(path).and_then(|us| Span::from_us(u64::try_from(us).ok()?));
         Ok(SystemInfo {
-            kernel,
-            preempt_rt: version_line.contains("PREEMPT_RT")
-                || root.number("/sys/kernel/realtime") == Some(1),
-            rt_limit: rt_limit(root),
+            rt_limit: rt_limit::read(root),
             deadline_periods: (
                 us("/proc/sys/kernel/sched_deadline_period_min_us")
                     .unwrap_or(Span::from_ns(100_000)),
                 us("/proc/sys/kernel/sched_deadline_period_max_us")
                     .unwrap_or(Span::from_ns(4_194_304_000)),
             ),
-            fair_server: fair_server(root, kernel, &online),
+            fair_server: fair_server(root, kernel.version, &online),
             domains: domains::read(root, &cgroups, &online, &isolated),
             hrtick: hrtick(root),
             tick: calls.tick,
-            clocksource: root
-                .text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-                .ok(),
-            lockdown: root
-                .text("/sys/kernel/security/lockdown")
-                .ok()
-                .and_then(|text| bracketed(&text)),
             capabilities,
             limits: Limits::read(root),
-            release,
             online,
             present: present.union(&online),
             isolated,
             cgroups,
+            kernel,
             syscalls: calls,
         })
     }
@@ -206,37 +177,6 @@ pub fn rt_group_of(tid: Tid) -> Option<RtGroup> {
     cgroups::rt_group(&root, &cgroups::mounts(&root), &format!("/proc/{tid}/cgroup"))
 }
 
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-}
-
-/// Returns the limit of the running kernel on real-time threads.
-pub fn rt_limit_now() -> Option<RtLimit> {
-    rt_limit(&SysRoot::live())
-}
-
-/// Reads the limit on real-time threads, from debugfs if this process may read it.
-///
-/// Reading the sysctls is not free of effects. Linux 6.18 rebuilds its root domains also when they
-/// are only read. It then forgets the bandwidth of threads that have left the deadline class before
-/// their zero-lag times. At these times it subtracts the bandwidth again, so `total_bw` falls below
-/// zero.
-fn rt_limit(root: &SysRoot) -> Option<RtLimit> {
-    if let Some(limit) = mutate!("os-rt-limit-sysctl", dl_bandwidth::limit(root), None) {
-        return Some(limit);
-    }
-    let runtime = root.number("/proc/sys/kernel/sched_rt_runtime_us")?;
-    let period = root.number("/proc/sys/kernel/sched_rt_period_us")?;
-    Some(RtLimit {
-        runtime: u64::try_from(runtime).ok().and_then(Work::from_us),
-        period: u64::try_from(period)
-            .ok()
-            .and_then(Span::from_us)
-            .filter(|span| !span.is_zero())?,
-    })
-}
-
 /// Returns the largest share of any CPU's fair server: 50 ms in 1 s unless debugfs shows another
 /// share.
 fn fair_server(root: &SysRoot, kernel: (u32, u32), online: &CpuSet) -> Charge {
@@ -264,11 +204,6 @@ fn hrtick(root: &SysRoot) -> Option<bool> {
     }
     // Kernels without a separate switch for deadline threads use the general one.
     Some(has("HRTICK") && !has("NO_HRTICK_DL"))
-}
-
-/// Returns the word in brackets of a line such as `none [integrity] confidentiality`.
-fn bracketed(text: &str) -> Option<String> {
-    Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
 }
 
 fn coarse_resolution() -> Option<Span> {

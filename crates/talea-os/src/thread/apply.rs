@@ -13,8 +13,8 @@
 //! were used. If it happens nevertheless, the other thread is detected and becomes an ordinary
 //! thread.
 
-use super::deadline_exit::ExecAtEntry;
 use super::errors::{ApplyError, ApplyStep, FailedStep};
+use super::run_count::ExecAtEntry;
 use super::snapshot::{Snapshot, every_cpu, online, read, read_in_force, shown_nice};
 use super::{Thread, deadline_exit, dl_overruns};
 use crate::Tid;

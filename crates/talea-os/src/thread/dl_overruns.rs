@@ -28,7 +28,9 @@
 //! system calls. The number of slots is about twice the largest number of threads with an overrun
 //! at one time, plus a few.
 
-use super::{Identity, OpenError, Thread};
+use super::errors::OpenError;
+use super::key::{ThreadIncarnation, ThreadKey};
+use super::{Identity, Thread};
 use crate::statefile::{StateError, StateFile};
 use crate::{Tid, clock};
 use std::collections::BTreeMap;
@@ -37,36 +39,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use talea_core::mutate;
 use talea_core::{Monotonic, Span};
-
-/// Key of a thread: the main thread of its process, its number, and its incarnation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ThreadKey {
-    pub(super) process: Tid,
-    pub(super) tid: Tid,
-    pub(super) incarnation: ThreadIncarnation,
-}
-
-/// Attributes that distinguish a thread from a later one with its number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ThreadIncarnation {
-    pub(super) inode: u64,
-    /// Start time in clock ticks if the inode is not unique; otherwise 0.
-    pub(super) start: u64,
-}
-
-impl ThreadIncarnation {
-    /// Incarnation that was not read, or whose thread had ended. It identifies no thread.
-    const UNKNOWN: ThreadIncarnation = ThreadIncarnation { inode: 0, start: 0 };
-
-    fn identifies(self, other: ThreadIncarnation) -> bool {
-        mutate!(
-            "os-debts-unknown",
-            self != ThreadIncarnation::UNKNOWN
-                && mutate!("os-debts-foreign", self == other, self == other || other.inode != 0),
-            self == ThreadIncarnation::UNKNOWN || self == other
-        )
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Overrun {

@@ -15,7 +15,9 @@ mod apply;
 mod deadline_exit;
 pub mod dl_overruns;
 mod errors;
+mod key;
 mod pidfd;
+mod run_count;
 mod sched_clock;
 mod snapshot;
 #[cfg(test)]
@@ -23,18 +25,21 @@ mod tests;
 mod timer_slack;
 
 pub use apply::Restored;
-pub use deadline_exit::{is_same_or_nudged, max_open_readers};
+pub use deadline_exit::is_same_or_nudged;
 pub use errors::{ApplyError, ApplyStep, OpenError};
 pub(crate) use pidfd::{has_thread_pidfds, ns_tids, open_process};
+pub use run_count::max_open_readers;
 pub use snapshot::Snapshot;
-use talea_core::mutate;
 
 use crate::Tid;
 use crate::proc::{self, Uids};
 use crate::sys::is;
+use key::{ThreadIncarnation, ThreadKey};
+use run_count::ExecAtEntry;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
+use talea_core::mutate;
 
 /// Method by which a thread is distinguished from a later one with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +69,7 @@ pub struct Thread {
     shared: bool,
     /// Run count when this process last gave the thread a deadline policy, for as long as the
     /// thread has that policy.
-    exec_at_entry: Mutex<Option<deadline_exit::ExecAtEntry>>,
+    exec_at_entry: Mutex<Option<ExecAtEntry>>,
 }
 
 /// Identity of a thread across a restart of this process, within one boot.
@@ -215,25 +220,25 @@ impl Thread {
     }
 
     /// Returns the thread's key in [`dl_overruns`].
-    fn key(&self) -> dl_overruns::ThreadKey {
+    fn key(&self) -> ThreadKey {
         // Needed where pidfds have no inode of their own.
         let start = if self.inode == 0 { self.start_ticks().unwrap_or(0) } else { 0 };
-        dl_overruns::ThreadKey {
+        ThreadKey {
             process: self.tgid,
             tid: self.tid,
-            incarnation: dl_overruns::ThreadIncarnation { inode: self.inode, start },
+            incarnation: ThreadIncarnation { inode: self.inode, start },
         }
     }
 
     /// Returns the incarnation of the process's main thread. Returns the unknown incarnation if the
     /// main thread cannot be opened.
-    fn main_incarnation(&self) -> dl_overruns::ThreadIncarnation {
+    fn main_incarnation(&self) -> ThreadIncarnation {
         if self.tid == self.tgid {
             return self.key().incarnation;
         }
         match Thread::open(self.tgid) {
             Ok(main) if main.tgid == self.tgid => main.key().incarnation,
-            _ => dl_overruns::ThreadIncarnation::default(),
+            _ => ThreadIncarnation::default(),
         }
     }
 

@@ -29,8 +29,8 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
 
 fn kernel(facts: &Facts) -> Check {
     let id = "kernel";
-    let finding = facts.machine.release.clone();
-    if facts.machine.kernel < MIN_KERNEL {
+    let finding = facts.machine.kernel.release.clone();
+    if facts.machine.kernel.version < MIN_KERNEL {
         return Check::fail(
             id,
             finding,
@@ -131,7 +131,7 @@ fn granularity(facts: &Facts) -> Check {
 
 fn preempt(facts: &Facts) -> Check {
     let id = "preemption";
-    if facts.machine.preempt_rt {
+    if facts.machine.kernel.preempt_rt {
         return Check::ok(
             id,
             "PREEMPT_RT",
@@ -148,7 +148,7 @@ fn preempt(facts: &Facts) -> Check {
 
 fn clock(facts: &Facts) -> Check {
     let id = "clock-source";
-    match facts.machine.clocksource.as_deref() {
+    match facts.machine.kernel.clocksource.as_deref() {
         Some(name) if GOOD_CLOCKS.contains(&name) || name.starts_with("hyperv") => {
             Check::ok(id, name, "cheap to read")
         }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use talea_core::{Charge, CpuSet, Span, Work};
 use talea_os::capabilities::{CapSet, Capability};
 use talea_os::sysinfo::{
-    DlBandwidth, Domain, Hierarchy, Limits, RtGroup, RtLimit, SyscallSupport, SystemInfo,
+    DlBandwidth, Domain, Hierarchy, Kernel, Limits, RtGroup, RtLimit, SyscallSupport, SystemInfo,
 };
 use talea_proto::message::Name;
 use talea_proto::refusal::PluginVerdict;
@@ -19,9 +19,13 @@ use talea_study::exit::Exit;
 fn sound() -> Facts {
     let cpus = CpuSet::first(4);
     let machine = SystemInfo {
-        kernel: (6, 18),
-        release: "6.18.0".to_owned(),
-        preempt_rt: true,
+        kernel: Kernel {
+            version: (6, 18),
+            release: "6.18.0".to_owned(),
+            preempt_rt: true,
+            clocksource: Some("tsc".to_owned()),
+            lockdown: None,
+        },
         online: cpus,
         present: cpus,
         isolated: CpuSet::EMPTY,
@@ -39,8 +43,6 @@ fn sound() -> Facts {
         },
         hrtick: Some(true),
         tick: Some(Span::from_ns(4_000_000)),
-        clocksource: Some("tsc".to_owned()),
-        lockdown: None,
         capabilities: CapSet::of(&[Capability::SysNice, Capability::IpcLock, Capability::SysAdmin]),
         limits: Limits {
             rt_priority: Some(0),
@@ -226,14 +228,14 @@ fn an_affinity_that_cuts_its_root_domain_is_why_deadline_is_refused() {
 
 #[test]
 fn kernel_settings_are_checked() {
-    gives(sound, |facts| facts.machine.kernel = (5, 15), &["kernel: fail"]);
+    gives(sound, |facts| facts.machine.kernel.version = (5, 15), &["kernel: fail"]);
     gives(sound, |facts| facts.machine.syscalls.thread_pidfds = false, &["thread-pidfds: warn"]);
     gives(sound, |facts| facts.machine.hrtick = Some(false), &["budget-granularity: warn"]);
     gives(sound, |facts| facts.machine.hrtick = None, &[]);
-    gives(sound, |facts| facts.machine.preempt_rt = false, &[]);
+    gives(sound, |facts| facts.machine.kernel.preempt_rt = false, &[]);
     gives(
         sound,
-        |facts| facts.machine.clocksource = Some("hpet".to_owned()),
+        |facts| facts.machine.kernel.clocksource = Some("hpet".to_owned()),
         &["clock-source: warn"],
     );
     let limit = |runtime| {
@@ -341,7 +343,7 @@ fn configuration_environment_and_leftovers_are_reported() {
 #[test]
 fn meaning_and_fix_are_shown_if_there_is_something_to_do() {
     let mut facts = sound();
-    facts.machine.clocksource = Some("hpet".to_owned());
+    facts.machine.kernel.clocksource = Some("hpet".to_owned());
     let brief = text(&all(&facts), false, false);
     assert_eq!(brief.matches("fix:").count(), 1);
     assert_eq!(brief.lines().count(), all(&facts).len() + 2 + 2);

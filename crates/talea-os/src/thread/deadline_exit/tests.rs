@@ -193,20 +193,3 @@ fn an_exit_is_begun_only_if_the_thread_is_shrunk() {
         "another process's small budget"
     );
 }
-
-#[test]
-fn readers_stay_open_up_to_a_limit_and_are_reopened_beyond() {
-    let tid = Tid::current();
-    let limit = MAX_OPEN_READERS as usize + 8;
-    let before = OPEN_READERS.load(Ordering::Relaxed);
-    let all: Vec<ExecAtEntry> = (0..limit).map(|_| ExecAtEntry::read(tid)).collect();
-    let kept = all.iter().filter(|entered| entered.reader.is_some()).count();
-    assert!(kept > 0 && kept <= MAX_OPEN_READERS as usize, "{kept}");
-    for entered in all {
-        let (runs, reader) = ExecAtEntry::into_parts(Some(entered), tid);
-        // On a kernel that counts, each can still be read.
-        assert_eq!(runs.is_some(), reader.read().is_some());
-    }
-    // Other tests may keep some at the same time.
-    assert!(OPEN_READERS.load(Ordering::Relaxed) <= before + 8);
-}
