@@ -1,9 +1,7 @@
 //! Client of the daemon: connections and requests.
 
-use crate::failure::{Failure, Outcome};
-use crate::grant::{Grant, refused_locally};
+use crate::failure::{Failure, Outcome, refused_locally};
 use crate::session::{Session, unexpected};
-use crate::siblings;
 use crate::spec::Spec;
 use crate::{DEFAULT_TIMEOUT, DISABLE_ENV};
 use rustix::io::Errno;
@@ -13,10 +11,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use talea_proto::message::{CpuInfo, PluginInfo, SessionInfo, SpecInfo, Status, Token};
+use talea_proto::message::{CpuInfo, PluginInfo, SessionInfo, SpecInfo, Status};
 use talea_proto::{
-    Code, Field, GROUP_MAX, Granted, PluginAnswer, Refusal, Reply, Request, SOCKET_ENV,
-    SOCKET_PATH, SpecId, Task, ThreadRef,
+    Code, Field, Granted, PluginAnswer, Refusal, Reply, Request, SOCKET_ENV, SOCKET_PATH, SpecId,
+    Task, ThreadRef,
 };
 
 /// Connection to the daemon. Clones of a client share the connection.
@@ -86,9 +84,7 @@ impl Builder {
                 .filter(|path| !path.is_empty())
                 .map_or_else(|| SOCKET_PATH.into(), PathBuf::from)
         });
-        let session = Arc::new(Session::new(path, self.timeout, self.acts_for));
-        siblings::register(&session);
-        Ok(Client { session })
+        Ok(Client { session: Session::new(path, self.timeout, self.acts_for) })
     }
 }
 
@@ -108,36 +104,6 @@ impl Client {
     /// Returns a builder with the default socket and time limit.
     pub fn builder() -> Builder {
         Builder { path: None, timeout: DEFAULT_TIMEOUT, acts_for: None }
-    }
-
-    /// Requests a grant for a task.
-    pub fn create(&self, spec: &Spec) -> Outcome<Grant> {
-        Ok(self.granted(&Request::Create(*spec.task()))?.map(|granted| self.grant(granted.spec)))
-    }
-
-    /// Requests grants for all of these tasks or none, at most 64. Returns the grants in the order
-    /// of `specs`.
-    pub fn create_group(&self, specs: &[Spec]) -> Outcome<Vec<Grant>> {
-        if specs.is_empty() || specs.len() > GROUP_MAX {
-            let refusal = refused_locally(Code::Malformed, Field::Group);
-            return Ok(Err(Refusal {
-                asked: specs.len() as u64,
-                limit: GROUP_MAX as u64,
-                ..refusal
-            }));
-        }
-        let request = Request::CreateGroup(specs.iter().map(|spec| *spec.task()).collect());
-        match self.session.ask_and_hold(&request)? {
-            Reply::GrantedGroup(group) => {
-                Ok(Ok(group.iter().map(|granted| self.grant(granted.spec)).collect()))
-            }
-            other => refused(other),
-        }
-    }
-
-    /// Claims a spec of the same user, with the token of its grant.
-    pub fn claim(&self, spec: SpecId, token: Token) -> Outcome<Grant> {
-        Ok(self.granted(&Request::Claim { spec, token })?.map(|granted| self.grant(granted.spec)))
     }
 
     /// Returns whether the daemon would accept the spec for the calling thread, and why. Changes
@@ -309,10 +275,6 @@ impl Client {
             Reply::Granted(granted) => Ok(Ok(granted)),
             other => refused(other),
         }
-    }
-
-    fn grant(&self, spec: SpecId) -> Grant {
-        Grant::new(self.clone(), spec)
     }
 
     fn done(&self, request: &Request, fd: Option<BorrowedFd>) -> Outcome<()> {

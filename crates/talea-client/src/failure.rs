@@ -1,9 +1,10 @@
-//! Failures between a client and its daemon. A refusal is not a failure.
+//! Results of requests: failures between a client and its daemon, and refusals, which are no
+//! failures.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
-use talea_proto::Refusal;
+use talea_proto::{Code, Field, Refusal};
 
 /// Result of a request. The outer result says whether communication failed, and the inner result is
 /// the daemon's answer.
@@ -64,4 +65,9 @@ impl Failure {
         };
         errno.raw_os_error()
     }
+}
+
+/// Creates a refusal that needs no daemon.
+pub(crate) fn refused_locally(code: Code, field: Field) -> Refusal {
+    Refusal { code, field, asked: 0, limit: 0, errno: 0, index: 0, rule: None, answers: Vec::new() }
 }

@@ -1,13 +1,13 @@
 //! Task specification that the daemon has accepted. Dropping the grant releases the spec.
 
-use crate::client::Client;
-use crate::failure::Outcome;
+use crate::client::{Client, refused};
+use crate::failure::{Outcome, refused_locally};
 use crate::spec::Spec;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
-use talea_proto::message::SpecInfo;
-use talea_proto::{Code, Field, Granted, Refusal, Request, SpecId};
+use talea_proto::message::{SpecInfo, Token};
+use talea_proto::{Code, Field, GROUP_MAX, Granted, Refusal, Reply, Request, SpecId};
 
 /// Accepted task specification.
 ///
@@ -21,8 +21,45 @@ pub struct Grant {
     released: bool,
 }
 
+/// Requests that return grants.
+impl Client {
+    /// Requests a grant for a task.
+    pub fn create(&self, spec: &Spec) -> Outcome<Grant> {
+        Ok(self.granted(&Request::Create(*spec.task()))?.map(|granted| self.grant(granted.spec)))
+    }
+
+    /// Requests grants for all of these tasks or none, at most 64. Returns the grants in the order
+    /// of `specs`.
+    pub fn create_group(&self, specs: &[Spec]) -> Outcome<Vec<Grant>> {
+        if specs.is_empty() || specs.len() > GROUP_MAX {
+            let refusal = refused_locally(Code::Malformed, Field::Group);
+            return Ok(Err(Refusal {
+                asked: specs.len() as u64,
+                limit: GROUP_MAX as u64,
+                ..refusal
+            }));
+        }
+        let request = Request::CreateGroup(specs.iter().map(|spec| *spec.task()).collect());
+        match self.session().ask_and_hold(&request)? {
+            Reply::GrantedGroup(group) => {
+                Ok(Ok(group.iter().map(|granted| self.grant(granted.spec)).collect()))
+            }
+            other => refused(other),
+        }
+    }
+
+    /// Claims a spec of the same user, with the token of its grant.
+    pub fn claim(&self, spec: SpecId, token: Token) -> Outcome<Grant> {
+        Ok(self.granted(&Request::Claim { spec, token })?.map(|granted| self.grant(granted.spec)))
+    }
+
+    fn grant(&self, spec: SpecId) -> Grant {
+        Grant::new(self.clone(), spec)
+    }
+}
+
 impl Grant {
-    pub(crate) fn new(client: Client, spec: SpecId) -> Grant {
+    fn new(client: Client, spec: SpecId) -> Grant {
         Grant { client, spec, released: false }
     }
 
@@ -121,9 +158,4 @@ impl fmt::Debug for Grant {
             .field("released", &self.released)
             .finish_non_exhaustive()
     }
-}
-
-/// Creates a refusal that needs no daemon.
-pub(crate) fn refused_locally(code: Code, field: Field) -> Refusal {
-    Refusal { code, field, asked: 0, limit: 0, errno: 0, index: 0, rule: None, answers: Vec::new() }
 }

@@ -185,7 +185,7 @@ mod tests {
         Reply::Refused(Box::new(Refusal {
             asked,
             limit,
-            ..crate::grant::refused_locally(code, Field::Request)
+            ..crate::failure::refused_locally(code, Field::Request)
         }))
     }
 

@@ -9,6 +9,11 @@
 //! found a daemon. Before its first connection, a session waits only if a socket exists that no
 //! process answers, which a killed daemon has left.
 //!
+//! The daemon gives a process that connects again a few seconds to claim the grants of the daemon
+//! before. Therefore the session that detects a restart lets all sessions of the process claim
+//! theirs, also those of clients that make no requests. Another copy of the library in the process
+//! has sessions of its own, and the daemon expects its claims when it connects itself.
+//!
 //! A child of a fork has its parent's memory but is another client. The child starts with a
 //! connection of its own and holds nothing, so that it neither reads its parent's replies nor
 //! releases its parent's grants. The child also has a lock of its own: a thread that does not exist
@@ -17,16 +22,19 @@
 use crate::connection::{Connection, ConnectionError};
 use crate::failure::Failure;
 use crate::retry::{Attempts, is_gone};
-use crate::siblings;
+use crate::siblings::Siblings;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use talea_core::mutate;
 use talea_os::process;
 use talea_proto::{Code, Granted, Reply, Request, SpecId, VERSION};
+
+/// Sessions of this process. A session that is not registered reconnects with its own next request.
+static SESSIONS: Siblings<Session> = Siblings::new();
 
 /// State shared by the clones of a client and its grants.
 #[derive(Debug)]
@@ -97,14 +105,18 @@ impl PerProcess {
 }
 
 impl Session {
+    /// Creates a session and registers it.
     pub(crate) fn new(
         path: PathBuf,
         timeout: Duration,
         acts_for: Option<(OwnedFd, u32)>,
-    ) -> Session {
+    ) -> Arc<Session> {
         // Zero would mean to wait forever.
         let timeout = timeout.max(Duration::from_millis(1));
-        Session { path, timeout, acts_for, per_process: PerProcess::new() }
+        let per_process = PerProcess::new();
+        let session = Arc::new(Session { path, timeout, acts_for, per_process });
+        SESSIONS.register(&session);
+        session
     }
 
     /// Connects if there is no connection.
@@ -278,7 +290,9 @@ impl Session {
         if let Some(instance) =
             state.instance.filter(|_| before.is_some() && before != state.instance)
         {
-            siblings::reconnect_others(self, instance, deadline);
+            for other in SESSIONS.others(self) {
+                other.claim_from(self, instance, deadline);
+            }
         }
         Ok(())
     }

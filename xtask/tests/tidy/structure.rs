@@ -77,8 +77,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
     ("talea-cli", &["commands::compare", "commands::compare::report"], TO_MEND),
     ("talea-cli", &["commands::run", "commands::run::launcher"], TO_MEND),
     ("talea-cli", &["man_pages", "man_pages::roff"], TO_MEND),
-    ("talea-client", &["client", "grant"], TO_MEND),
-    ("talea-client", &["session", "siblings"], TO_MEND),
     (
         "talea-core",
         &[
