@@ -4,6 +4,7 @@
 //! loop is compiled twice, so that simulations without these features do not pay for them.
 
 mod optional;
+mod optional_events;
 
 use crate::job_source::JobSource;
 use optional::Optional;

@@ -142,15 +142,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         TO_MEND,
     ),
     ("talea-runtime", &["application", "running", "table"], TO_MEND),
-    (
-        "talea-sim",
-        &[
-            "generate", "generate::drs", "generate::randfixedsum", "generate::round",
-            "generate::uunifast",
-        ],
-        TO_MEND,
-    ),
-    ("talea-sim", &["simulation", "simulation::optional"], TO_MEND),
 ];
 
 #[test]

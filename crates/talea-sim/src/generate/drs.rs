@@ -69,7 +69,7 @@ impl Region {
                 .map(|b| if mirrored { b.max as f64 } else { b.min as f64 })
                 .collect(),
             free,
-            unequal: super::differ(bounds),
+            unequal: Bounds::differ(bounds),
         }
     }
 

@@ -73,6 +73,6 @@ pub(super) fn discard(
     Err(GenerationError::Unlikely {
         method: Method::UUniFastDiscard,
         tries: MAX_TRIES,
-        unequal: super::differ(bounds),
+        unequal: Bounds::differ(bounds),
     })
 }
