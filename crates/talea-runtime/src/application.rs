@@ -4,49 +4,18 @@
 use crate::channel::{self, ChannelState, End, Input, Output};
 use crate::config::{Config, Mapping};
 use crate::current_task::{self, CurrentTask};
+use crate::error::Error;
 use crate::rights::TaskDemand;
-use crate::running::{Error, NotStarted, RunHandle, Running};
 use crate::server::{Server, ServerId};
 use crate::table::Table;
-use crate::task::{Task, Version};
+use crate::task::{Task, TaskId, Version, VersionId};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use talea_core::Work;
-use talea_core::engine::{self, AcceleratorId, Affinity, NodeId, Tree, TreeError};
+use talea_core::engine::{AcceleratorId, Affinity, NodeId, NodeSpec, Tree, TreeError};
 use talea_core::mutate;
 use talea_exec::{Flow, Job};
-
-/// Task of an application.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TaskId(u32);
-
-impl TaskId {
-    /// Returns the task with this [`number`](TaskId::number). The task need not exist.
-    pub fn from_number(number: u32) -> TaskId {
-        TaskId(number)
-    }
-
-    /// Returns the number of the task in the order of declaration, from 0.
-    pub fn number(self) -> usize {
-        self.0 as usize
-    }
-
-    pub(crate) fn from_index(number: usize) -> TaskId {
-        TaskId(number as u32)
-    }
-
-    pub(crate) fn to_engine(self) -> engine::TaskId {
-        engine::TaskId(self.0)
-    }
-}
-
-/// Version of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VersionId {
-    task: TaskId,
-    pub(crate) number: usize,
-}
 
 /// Accelerator of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +84,7 @@ impl Application {
     pub fn task(&mut self, task: Task) -> TaskId {
         let functions = Arc::new(Mutex::new(Vec::new()));
         self.tasks.push(Declared { task, versions: Vec::new(), functions });
-        TaskId(self.tasks.len() as u32 - 1)
+        TaskId::from_index(self.tasks.len() - 1)
     }
 
     /// Declares a server. Tasks are [served by](Task::served_by) the server if their declarations
@@ -226,6 +195,12 @@ impl Application {
         channel::channel(flow, size, (end(from), end(to)))
     }
 
+    /// Sets the table that replaces the configured mapping, order and preemption from the next
+    /// start on. `None` removes the table.
+    pub fn set_table(&mut self, table: Option<Table>) {
+        self.table = table;
+    }
+
     /// Returns the [`CurrentTask`] of a task.
     pub(crate) fn current_task(&self, task: TaskId) -> CurrentTask {
         CurrentTask::new(self.id, task.to_engine())
@@ -295,7 +270,7 @@ impl Application {
         }
         if let Some(table) = &self.table {
             let policy = table.policy(&tree);
-            if let Some(engine::NodeSpec::Scheduler(root)) =
+            if let Some(NodeSpec::Scheduler(root)) =
                 tree.get_mut(Tree::ROOT).map(|root| &mut root.spec)
             {
                 (root.policy, root.preemptive) = (policy, true);
@@ -420,31 +395,12 @@ impl Application {
     /// Converts an error of the tree to a description with the names of the application.
     fn tree_error(tree: &Tree, error: &TreeError) -> Error {
         let name = match tree.get(error.node).map(|node| &node.spec) {
-            Some(engine::NodeSpec::Task(spec)) => format!("task {}", spec.name),
-            Some(engine::NodeSpec::Scheduler(spec)) if error.node != Tree::ROOT => {
+            Some(NodeSpec::Task(spec)) => format!("task {}", spec.name),
+            Some(NodeSpec::Scheduler(spec)) if error.node != Tree::ROOT => {
                 format!("server {}", spec.name)
             }
             _ => "the application".to_owned(),
         };
         Error::Declared(format!("{name}: {}", error.kind))
-    }
-
-    /// Starts the application. Time zero of the run is a moment later.
-    ///
-    /// # Errors
-    /// If the declaration is invalid (a task without a version, a cyclic graph), if the CPUs do not
-    /// exist, or if rights are missing that the configuration requires.
-    pub fn start(self) -> Result<Running, Error> {
-        Running::start(self, drop).map_err(|not_started| not_started.error)
-    }
-
-    /// Variant of [`start`](Application::start) that returns the application if it does not start.
-    /// Calls `tell` with the [`RunHandle`] before the first job is released, so that all jobs may
-    /// use the handle.
-    ///
-    /// # Errors
-    /// Those of [`start`](Application::start), with the application.
-    pub fn start_with(self, tell: impl FnOnce(RunHandle)) -> Result<Running, Box<NotStarted>> {
-        Running::start(self, tell)
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::application::{Application, Declared};
 use crate::config::ROOT;
-use crate::running::Error;
+use crate::error::Error;
 use talea_core::Span;
 use talea_core::workload::{Cost, Environment, Source};
 use talea_system::diagnostic;

@@ -1,13 +1,14 @@
 //! A running application.
 
-use crate::application::{Application, Declared, Function, TaskId};
+use crate::application::{Application, Declared, Function};
 use crate::channel::ChannelState;
 use crate::config::{Daemon, Rights, WaitMode};
 use crate::current_task::CurrentTask;
+use crate::error::Error;
 use crate::report::{Report, ShieldReport, TaskReport};
 use crate::rights::{DaemonRights, TaskDemand};
 use crate::shield;
-use std::fmt;
+use crate::task::TaskId;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,35 +23,6 @@ use talea_exec::{
     execute_granted, panics,
 };
 use talea_os::{Tid, clock, sched};
-
-/// Reason why there is no run, or why it failed.
-#[derive(Debug)]
-pub enum Error {
-    /// The declaration is invalid.
-    Declared(String),
-    /// The system does not have what the configuration requires.
-    Machine(String),
-    /// This system cannot execute the run, or the run had to be ended.
-    Run(Failure),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Declared(why) | Error::Machine(why) => f.write_str(why),
-            Error::Run(failure) => failure.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Run(failure) => Some(failure),
-            _ => None,
-        }
-    }
-}
 
 /// Application that could not be started.
 #[derive(Debug)]
@@ -93,11 +65,29 @@ pub struct Running {
 /// Period at which the start polls whether a run has begun.
 const BEGIN_POLL_PERIOD: Duration = Duration::from_millis(1);
 
+impl Application {
+    /// Starts the application. Time zero of the run is a moment later.
+    ///
+    /// # Errors
+    /// If the declaration is invalid (a task without a version, a cyclic graph), if the CPUs do not
+    /// exist, or if rights are missing that the configuration requires.
+    pub fn start(self) -> Result<Running, Error> {
+        Running::start(self, drop).map_err(|not_started| not_started.error)
+    }
+
+    /// Variant of [`start`](Application::start) that returns the application if it does not start.
+    /// Calls `tell` with the [`RunHandle`] before the first job is released, so that all jobs may
+    /// use the handle.
+    ///
+    /// # Errors
+    /// Those of [`start`](Application::start), with the application.
+    pub fn start_with(self, tell: impl FnOnce(RunHandle)) -> Result<Running, Box<NotStarted>> {
+        Running::start(self, tell)
+    }
+}
+
 impl Running {
-    pub(crate) fn start(
-        app: Application,
-        tell: impl FnOnce(RunHandle),
-    ) -> Result<Running, Box<NotStarted>> {
+    fn start(app: Application, tell: impl FnOnce(RunHandle)) -> Result<Running, Box<NotStarted>> {
         let (tree, cpus) = match validate(&app) {
             Ok(sound) => sound,
             Err(error) => return Err(Box::new(NotStarted { app, error })),

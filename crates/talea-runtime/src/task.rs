@@ -8,6 +8,37 @@ use talea_core::workload::{self, Cost};
 use talea_core::{Span, Time, Work};
 use talea_exec::Arrivals;
 
+/// Task of an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(pub(crate) u32);
+
+impl TaskId {
+    /// Returns the task with this [`number`](TaskId::number). The task need not exist.
+    pub fn from_number(number: u32) -> TaskId {
+        TaskId(number)
+    }
+
+    /// Returns the number of the task in the order of declaration, from 0.
+    pub fn number(self) -> usize {
+        self.0 as usize
+    }
+
+    pub(crate) fn from_index(number: usize) -> TaskId {
+        TaskId(number as u32)
+    }
+
+    pub(crate) fn to_engine(self) -> engine::TaskId {
+        engine::TaskId(self.0)
+    }
+}
+
+/// Version of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionId {
+    pub(crate) task: TaskId,
+    pub(crate) number: usize,
+}
+
 /// Task (YASMIN Table 1, `TData`): the releases of its jobs, and their urgency.
 #[derive(Clone, Debug)]
 pub struct Task {

@@ -141,7 +141,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         ],
         TO_MEND,
     ),
-    ("talea-runtime", &["application", "running", "table"], TO_MEND),
 ];
 
 #[test]
