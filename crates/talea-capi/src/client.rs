@@ -1,7 +1,8 @@
 //! Functions of `talea.h` that connect and send requests.
 
-use crate::ffi::{CallError, CallResult, call, given, place, read};
+use crate::ffi::{CallError, CallResult, given, place, read};
 use crate::layout::{TaleaClient, TaleaGrant, TaleaSpec};
+use crate::message::call;
 use crate::{convert, message};
 use libc::{c_char, c_int, size_t};
 use std::ffi::{CStr, OsStr};

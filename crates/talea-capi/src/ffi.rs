@@ -1,6 +1,5 @@
-//! Boundary to C: catches panics, checks pointers, and converts results to numbers.
+//! Boundary to C: catches panics, checks pointers, and numbers errors.
 
-use crate::message;
 use libc::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use talea_client::{Failure, Refusal};
@@ -40,18 +39,6 @@ impl CallError {
             CallError::Refused(refusal) => refusal.code as c_int,
             CallError::Failed(failure) => -failure.errno().abs().max(1),
             CallError::Caller(errno, _) | CallError::Message(errno, _) => -errno,
-        }
-    }
-}
-
-/// Runs the body of an exported function. Keeps the message of an error for `talea_last_error`.
-pub(crate) fn call(inside: impl FnOnce() -> CallResult) -> c_int {
-    match protect(inside) {
-        Ok(()) => 0,
-        Err(error) => {
-            let number = error.number();
-            message::remember(error);
-            number
         }
     }
 }
@@ -235,6 +222,7 @@ mod tests {
 
     #[test]
     fn panics_stop_at_the_border() {
-        assert_eq!(call(|| panic!("on purpose")), -libc::ENOTRECOVERABLE);
+        let result: CallResult = protect(|| panic!("on purpose"));
+        assert_eq!(result.map_err(|error| error.number()), Err(-libc::ENOTRECOVERABLE));
     }
 }

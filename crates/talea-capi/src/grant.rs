@@ -1,8 +1,9 @@
 //! Functions of `talea.h` on a grant.
 
 use crate::convert;
-use crate::ffi::{CallError, call, given, read, write};
+use crate::ffi::{CallError, given, read, write};
 use crate::layout::{TaleaGrant, TaleaGranted, TaleaSpec};
+use crate::message::call;
 use libc::{c_int, pid_t};
 use std::os::fd::BorrowedFd;
 use talea_core::Work;

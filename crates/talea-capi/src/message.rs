@@ -1,6 +1,6 @@
 //! Message of a thread's last failed call.
 
-use crate::ffi::{CallError, protect, write};
+use crate::ffi::{CallError, CallResult, protect, write};
 use crate::layout::TaleaRefusal;
 use libc::{c_char, c_int};
 use std::cell::RefCell;
@@ -18,6 +18,18 @@ struct Last {
 
 thread_local! {
     static LAST: RefCell<Last> = RefCell::default();
+}
+
+/// Runs the body of an exported function. Keeps the message of an error for `talea_last_error`.
+pub(crate) fn call(inside: impl FnOnce() -> CallResult) -> c_int {
+    match protect(inside) {
+        Ok(()) => 0,
+        Err(error) => {
+            let number = error.number();
+            remember(error);
+            number
+        }
+    }
 }
 
 /// Keeps an error for the thread's next calls of `talea_last_error` and `talea_refusal_get`.

@@ -1,7 +1,8 @@
 //! Functions of `talea.h` for periodic tasks. The caller's structure contains the whole state.
 
-use crate::ffi::{CallError, call, read, write};
+use crate::ffi::{CallError, read, write};
 use crate::layout::TaleaPeriodic;
+use crate::message::call;
 use libc::c_int;
 use std::time::Duration;
 use talea_client::{OverrunPolicy, Periodic};

@@ -1,8 +1,9 @@
 //! Functions of `talea.h` that read the state of the daemon.
 
 use crate::convert;
-use crate::ffi::{CallError, CallResult, call, given, write};
+use crate::ffi::{CallError, CallResult, given, write};
 use crate::layout::{TaleaClient, TaleaGrant, TaleaInfo, TaleaPlugin, TaleaStatus};
+use crate::message::call;
 use libc::c_int;
 use talea_client::{Client, Failure, SpecId};
 use talea_proto::{Reply, Request};

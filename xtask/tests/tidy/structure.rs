@@ -56,7 +56,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
     ),
     ("talea-broker", &["sim::clients", "sim::clients::configs"], TO_MEND),
     ("talea-broker", &["sim::inspections", "sim::simulation"], TO_MEND),
-    ("talea-capi", &["ffi", "layout", "message"], TO_MEND),
     (
         "talea-cli",
         &[

@@ -4,8 +4,9 @@
 use super::job::under_way;
 use super::state::App;
 use super::{Not, Pipe};
-use crate::ffi::{CallResult, call, can_be_written, given, protect, write};
+use crate::ffi::{CallResult, can_be_written, given, protect, write};
 use crate::layout::{TaleaAppReport, TaleaJob};
+use crate::message::call;
 use libc::{c_int, c_void, size_t};
 use talea_core::mutate;
 use talea_runtime::{Condition, RunHandle, TaskId};

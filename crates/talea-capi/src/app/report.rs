@@ -2,8 +2,9 @@
 
 use super::convert::RIGHTS;
 use super::state::{App, wrong};
-use crate::ffi::{CallError, CallResult, call, given, write};
+use crate::ffi::{CallError, CallResult, given, write};
 use crate::layout::{TaleaAppReport, TaleaTaskReport};
+use crate::message::call;
 use libc::c_int;
 use std::time::Duration;
 use talea_runtime::{Policy, Report, ShieldReport, TaskReport};

@@ -3,9 +3,9 @@
 use super::layout::{Battery, Function, Select, YasConfiguration, YasData, YasProperties};
 use super::state::{Task, Yasmin, declare, room, set};
 use crate::app::{Call, text, wrong};
-use crate::ffi::{CallError, CallResult, call, given, protect, read};
+use crate::ffi::{CallError, CallResult, given, protect, read};
 use crate::layout::{TaleaTask, TaleaTaskVersion};
-use crate::message;
+use crate::message::{self, call};
 use libc::{c_char, c_void, size_t};
 
 const INVALID: i32 = -1;

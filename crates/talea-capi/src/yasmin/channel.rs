@@ -3,7 +3,8 @@
 use super::layout::YasChannel;
 use super::state::{Connected, declare, room};
 use crate::app::{Not, Pipe, wrong};
-use crate::ffi::{CallError, CallResult, call, given, protect};
+use crate::ffi::{CallError, CallResult, given, protect};
+use crate::message::call;
 use libc::{c_void, size_t};
 use std::sync::atomic::Ordering;
 

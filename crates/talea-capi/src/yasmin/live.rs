@@ -2,8 +2,8 @@
 
 use super::state::{app, declared, forget};
 use crate::app::{App, is_inside};
-use crate::ffi::{CallError, CallResult, call, protect};
-use crate::message;
+use crate::ffi::{CallError, CallResult, protect};
+use crate::message::{self, call};
 use libc::c_char;
 use std::sync::Arc;
 use talea_core::mutate;
