@@ -55,7 +55,9 @@ fn packages_are_installed_used_upgraded_removed_and_purged() {
         let path = entry.path();
         let name = path.file_name().expect("a name").to_string_lossy();
         // The static library of an unoptimised build would take lintian a minute.
-        let is_checked = ["libtalea0_", "talea_", "talead_", "talea-rtkit_"].iter().any(|of| name.starts_with(of));
+        let is_checked = ["libtalea0_", "talea_", "talead_", "talea-rtkit_"]
+            .iter()
+            .any(|of| name.starts_with(of));
         if is_checked && name.ends_with(".deb") {
             lintian.arg(&path);
         }

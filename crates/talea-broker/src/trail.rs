@@ -318,6 +318,7 @@ fn count_events(counters: &mut Counters, record: &AuditRecord) {
         AuditEvent::Overrun { .. } => &mut counters.overruns,
         AuditEvent::Starved { .. } => &mut counters.starvations,
         AuditEvent::Reload => &mut counters.reloads,
+        AuditEvent::Nice { .. } => &mut counters.nice_changes,
         AuditEvent::Refusal { .. } => return,
     };
     *count += record.count;

@@ -4,144 +4,29 @@
 //! means the daemon at that socket and no other. Without a name, this process replaces a missing
 //! daemon if its rights suffice. If they do not, the error has both reasons.
 
+mod connection;
 mod daemon;
 mod embedded;
+mod error;
+mod options;
 mod wire;
 
 pub(crate) use embedded::state_file;
+pub(crate) use error::{Misuse, Refused, Unreachable, exit_of};
+pub(crate) use options::Options;
 
 use crate::grant_text;
 use anyhow::{Context, bail};
-use std::fmt;
-use std::path::{Path, PathBuf};
-use talea_config::{DaemonSetup, Loaded};
-use talea_daemon::start::{CONFIG_PATH, StartError, load};
+use connection::Broker;
+use error::unexpected;
 use talea_os::Thread;
-use talea_os::sysinfo::SystemInfo;
 use talea_proto::message::{Caveat, CpuInfo, Name, PluginInfo, Status};
 use talea_proto::{
-    Counters, Granted, PluginAnswer, Refusal, Reply, Request, SOCKET_ENV, SpecId, SpecInfo, Task,
-    ThreadRef,
+    Counters, Granted, PluginAnswer, Refusal, Reply, Request, SpecId, SpecInfo, Task, ThreadRef,
 };
-use talea_study::exit::{Exit, Unreadable};
-
-/// Options for finding a broker.
-#[derive(Debug)]
-pub(crate) struct Options {
-    /// Path of the daemon's socket, if the user named one.
-    pub(crate) socket: Option<PathBuf>,
-    /// Path of the daemon's configuration, if the user named one.
-    pub(crate) config: Option<PathBuf>,
-    /// Whether to print details.
-    pub(crate) verbose: bool,
-}
-
-impl Options {
-    /// Returns the socket that an option or the environment names.
-    pub(crate) fn named_socket(&self) -> Option<PathBuf> {
-        let from_environment =
-            || std::env::var_os(SOCKET_ENV).filter(|value| !value.is_empty()).map(PathBuf::from);
-        self.socket.clone().or_else(from_environment)
-    }
-
-    /// Returns the path of the configuration.
-    pub(crate) fn config_path(&self) -> &Path {
-        self.config.as_deref().unwrap_or(Path::new(CONFIG_PATH))
-    }
-
-    /// Loads the configuration. Returns `None` if there is no file and the user named none.
-    pub(crate) fn load(&self, machine: &SystemInfo) -> anyhow::Result<Option<Loaded>> {
-        let path = self.config_path();
-        if self.config.is_none() && !path.exists() {
-            return Ok(None);
-        }
-        match load(path, machine) {
-            Ok(loaded) => Ok(Some(loaded)),
-            Err(StartError::Configuration(text) | StartError::Other(text)) => {
-                let why = format!(
-                    "the configuration cannot be used; talea check {} shows why:\n{}",
-                    path.display(),
-                    text.trim_end()
-                );
-                // A named file is required.
-                if self.config.is_some() { Err(Misuse(why).into()) } else { bail!("{why}") }
-            }
-        }
-    }
-
-    /// Returns the daemon's part of the configuration, or the defaults. Fails only if the user
-    /// named a file.
-    pub(crate) fn daemon_setup(&self) -> anyhow::Result<DaemonSetup> {
-        let loaded = match (SystemInfo::probe(), &self.config) {
-            (Ok(machine), Some(_)) => self.load(&machine)?,
-            (Ok(machine), None) => self.load(&machine).ok().flatten(),
-            (Err(_), _) => None,
-        };
-        Ok(loaded.map_or_else(DaemonSetup::default, |loaded| loaded.daemon))
-    }
-}
-
-/// Connection to a broker.
-trait Broker {
-    /// Sends a request and returns the reply. A thread is sent as a descriptor.
-    fn ask(&mut self, request: &Request, thread: Option<&Thread>) -> anyhow::Result<Reply>;
-    /// Describes the deciding broker in a sentence.
-    fn describe(&self) -> String;
-    /// Releases resources that other processes may need, until the next request.
-    fn suspend(&mut self);
-}
 
 /// Connection to a broker, with one method per request.
 pub(crate) struct BrokerClient(Box<dyn Broker>);
-
-/// Refusal of the broker. It is an error only here, where it ends the command.
-#[derive(Debug)]
-pub(crate) struct Refused(pub(crate) Box<Refusal>);
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&grant_text::refusal(&self.0))
-    }
-}
-
-impl std::error::Error for Refused {}
-
-/// Error that no broker is available.
-#[derive(Debug)]
-pub(crate) struct Unreachable(pub(crate) String);
-
-impl fmt::Display for Unreachable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Unreachable {}
-
-/// Invalid request of the user.
-#[derive(Debug)]
-pub(crate) struct Misuse(pub(crate) String);
-
-impl fmt::Display for Misuse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Misuse {}
-
-/// Returns the exit code of an error that ends a command.
-pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
-    if let Some(refused) = error.downcast_ref::<Refused>() {
-        Exit::from_refusal(&refused.0)
-    } else if error.is::<Unreachable>() {
-        Exit::Unreachable
-    } else if error.is::<Misuse>() || error.is::<Unreadable>() {
-        Exit::Usage
-    } else {
-        Exit::Failure
-    }
-}
 
 /// Returns the reason why the environment disables Talea.
 pub(crate) fn disabled() -> Option<String> {
@@ -426,7 +311,3 @@ const REMEDY: &str = "Start talead (systemctl start talead, or talead in a root 
 /// Remedy if only a daemon helps.
 const NEEDED: &str =
     "Start talead (systemctl start talead, or talead in a root shell); talea doctor shows more.";
-
-fn unexpected<T>(reply: &Reply) -> anyhow::Result<T> {
-    bail!("the broker sent an unexpected reply: {reply:?}")
-}

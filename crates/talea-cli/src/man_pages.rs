@@ -10,6 +10,7 @@ use crate::args::{Cli, CompletionsArgs, ManArgs};
 use anyhow::Context;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
+use roff::escape;
 use std::fmt::Write;
 use talea_study::exit::{Exit, RUN_TABLE, TABLE};
 use talea_study::output::print;
@@ -79,11 +80,6 @@ fn page(command: &Command, name: &str) -> anyhow::Result<Vec<u8>> {
 fn synopsis(command: &Command) -> String {
     let usage = command.clone().render_usage().to_string();
     format!(".SH SYNOPSIS\n{}\n", escape(usage.trim_start_matches("Usage: ")))
-}
-
-/// Escapes text for roff, with hyphens that can be copied.
-fn escape(text: &str) -> String {
-    text.replace('\\', "\\e").replace('-', "\\-")
 }
 
 const SEE_ALSO: &str = ".SH ENVIRONMENT\n.TP\nTALEA_SOCKET\nThe daemon's socket; as \\-\\-socket.\n.TP\nTALEA_DISABLE\n\

@@ -1,12 +1,12 @@
-//! Names of users, from the system's name service.
+//! Names of users, for tables and records.
 
 use std::collections::BTreeMap;
 
 /// Cache of user names.
 #[derive(Default)]
-pub(crate) struct Users(BTreeMap<u32, String>);
+pub(crate) struct UserNames(BTreeMap<u32, String>);
 
-impl Users {
+impl UserNames {
     /// Returns the user's name, or the user's number if there is no name.
     pub(crate) fn name(&mut self, uid: u32) -> String {
         let look_up = || match talea_os::users::user_by_id(uid) {

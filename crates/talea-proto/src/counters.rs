@@ -49,6 +49,8 @@ pub struct Counters {
     pub starvations: u64,
     /// Configurations that were read again.
     pub reloads: u64,
+    /// Threads without a grant that got a nice value.
+    pub nice_changes: u64,
     /// `refusals[c]`: requests that were refused with the code of this number.
     pub refusals: [u64; CODES],
     /// `request_times[i]`: requests that were answered within `TIME_BOUNDS_NS[i]` and not within
@@ -61,7 +63,7 @@ pub struct Counters {
 
 impl Counters {
     /// Number of counts.
-    pub(crate) const LEN: usize = 12 + CODES + TIME_BOUNDS_NS.len() + 1 + 1;
+    pub(crate) const LEN: usize = 13 + CODES + TIME_BOUNDS_NS.len() + 1 + 1;
 
     /// Counts the time of a request.
     pub fn add_request_time(&mut self, ns: u64) {
@@ -103,6 +105,7 @@ impl Counters {
             &mut self.overruns,
             &mut self.starvations,
             &mut self.reloads,
+            &mut self.nice_changes,
         ]
         .into_iter()
         .chain(&mut self.refusals)

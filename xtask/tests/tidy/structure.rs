@@ -59,23 +59,12 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
     (
         "talea-cli",
         &[
-            "broker_client", "broker_client::daemon", "broker_client::embedded",
-            "broker_client::wire",
-        ],
-        TO_MEND,
-    ),
-    (
-        "talea-cli",
-        &[
             "commands::analyze", "commands::analyze::interference", "commands::analyze::page",
             "commands::analyze::partitions", "commands::analyze::sensitivity",
             "commands::analyze::server", "commands::analyze::synthesize",
         ],
         TO_MEND,
     ),
-    ("talea-cli", &["commands::compare", "commands::compare::report"], TO_MEND),
-    ("talea-cli", &["commands::run", "commands::run::launcher"], TO_MEND),
-    ("talea-cli", &["man_pages", "man_pages::roff"], TO_MEND),
     (
         "talea-core",
         &[

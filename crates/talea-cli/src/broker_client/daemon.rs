@@ -1,7 +1,8 @@
 //! Connection to the daemon over its socket.
 
+use super::connection::Broker;
+use super::error::Unreachable;
 use super::wire::{REPLY_TIMEOUT, Wire};
-use super::{Broker, Unreachable};
 use std::io;
 use std::path::{Path, PathBuf};
 use talea_os::{Thread, seqpacket};

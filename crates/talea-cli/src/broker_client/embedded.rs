@@ -5,8 +5,9 @@
 //! the state file exclusively, so it runs only while there are requests ([`Broker::suspend`] stops
 //! it). The grants remain in the state file, and the next broker in any process reads them.
 
+use super::connection::Broker;
+use super::options::Options;
 use super::wire::Wire;
-use super::{Broker, Options};
 use anyhow::{Context, anyhow, bail};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 //! programs. A command sends a few requests, also to a broker in its own process, which has no path
 //! for a reconnection.
 
-use super::{Refused, Unreachable};
+use super::error::{Refused, Unreachable, unexpected};
 use anyhow::{Context, bail};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -41,7 +41,7 @@ impl Wire {
         match wire.ask(&Request::Hello { min: VERSION, max: VERSION }, None)? {
             Reply::Welcome { .. } => Ok(wire),
             Reply::Refused(refusal) => Err(Refused(refusal).into()),
-            other => super::unexpected(&other),
+            other => unexpected(&other),
         }
     }
 

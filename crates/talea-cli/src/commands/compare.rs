@@ -1,12 +1,13 @@
 //! `talea compare`: compares bound, simulation and real threads.
 
+mod program_bounds;
 mod report;
 
 use crate::broker_client::Options;
 use crate::reserve::{CpuReservation, reserve};
+use program_bounds::drop_program_bounds;
 use report::{CompareReport, RootComparison, RunReport};
 use std::path::PathBuf;
-use talea_core::engine::NodeSpec;
 use talea_core::mutate;
 use talea_core::{CpuSet, Span, Time};
 use talea_exec::StoppedTime;
@@ -18,7 +19,7 @@ use talea_study::compare::Tolerance;
 use talea_study::compare::chains::{ChainFindings, chain_bounds, check_chain};
 use talea_study::compare::check::{Findings, RunGuarantee, check_run};
 use talea_study::compare::job_times::JobLog;
-use talea_study::compare::model::{Bound, LostTimeBound, Model, model};
+use talea_study::compare::model::{LostTimeBound, Model, model};
 use talea_study::compare::stall_filter::StallFilter;
 use talea_study::exit::Exit;
 use talea_study::live_run::{
@@ -208,26 +209,6 @@ pub(crate) fn run(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit>
 
 fn has_programs(root: &Root) -> bool {
     root.programs.iter().any(Option::is_some)
-}
-
-/// Removes the bounds that depend on the behaviour of programs: those of the programs themselves,
-/// and all bounds if a program has no server above it. Only a server limits the CPU time of a
-/// program.
-fn drop_program_bounds(model: &mut Model, root: &Root) {
-    let nothing = Bound { nominal: None, tolerant: None };
-    let are_held = programs_are_held(root);
-    for (bound, program) in model.bounds.iter_mut().zip(&root.programs) {
-        if program.is_some() || !are_held {
-            *bound = nothing;
-        }
-    }
-}
-
-/// Whether each program of a root has a server above it.
-pub(super) fn programs_are_held(root: &Root) -> bool {
-    let tasks = root.tree.nodes().filter(|(_, node)| matches!(node.spec, NodeSpec::Task(_)));
-    let mut programs = tasks.zip(&root.programs).filter(|(_, program)| program.is_some());
-    programs.all(|((id, _), _)| root.tree.ancestors(id).any(|(_, spec)| spec.reservation.is_some()))
 }
 
 /// Returns the failure of a program that could not be executed, that was not scheduled as ordered,

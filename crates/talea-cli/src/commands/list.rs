@@ -5,7 +5,7 @@ use crate::broker_client::{BrokerClient, Options};
 use crate::grant_text;
 use crate::json::SpecJson;
 use crate::kernel::ThreadState;
-use crate::user_names::Users;
+use crate::user_names::UserNames;
 use serde::Serialize;
 use talea_proto::SpecInfo;
 use talea_proto::message::Notes;
@@ -32,7 +32,7 @@ pub(crate) fn run(options: &Options, args: &ListArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Ok);
     }
     let mut table = if args.no_legend { Table::bare(&HEADINGS) } else { Table::of(&HEADINGS) };
-    let mut users = Users::default();
+    let mut users = UserNames::default();
     for spec in &specs {
         table.row(row(spec, &mut users));
     }
@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options, args: &ListArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn row(spec: &SpecInfo, users: &mut Users) -> Vec<String> {
+fn row(spec: &SpecInfo, users: &mut UserNames) -> Vec<String> {
     let dash = || "-".to_owned();
     vec![
         spec.granted.spec.0.to_string(),

@@ -7,7 +7,7 @@ mod entry;
 mod reader;
 
 use crate::broker_client::Options;
-use crate::user_names::Users;
+use crate::user_names::UserNames;
 use anyhow::Context;
 use clap::Args;
 use entry::Entry;
@@ -69,7 +69,7 @@ pub(crate) fn run(options: &Options, args: &LogArgs) -> anyhow::Result<Exit> {
             && args.uid.is_none_or(|uid| entry.uid() == Some(uid))
             && (args.event.is_empty() || args.event.iter().any(|event| event == entry.event()))
     };
-    let mut users = Users::default();
+    let mut users = UserNames::default();
     loop {
         let found = reader
             .read(&since)

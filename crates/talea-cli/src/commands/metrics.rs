@@ -4,7 +4,7 @@
 mod exposition;
 
 use crate::broker_client::{BrokerClient, Options};
-use crate::user_names::Users;
+use crate::user_names::UserNames;
 use anyhow::Context;
 use clap::Args;
 use exposition::{Exposition, Format, Kind};
@@ -39,7 +39,7 @@ pub(crate) fn run(options: &Options, args: &MetricsArgs) -> anyhow::Result<Exit>
     }
     let specs = link.specs()?;
     let format = if args.openmetrics { Format::OpenMetrics } else { Format::Prometheus };
-    let mut users = Users::default();
+    let mut users = UserNames::default();
     let state = State { status, counters, plugins, users: by_user(&specs, |uid| users.name(uid)) };
     let text = state.expose(format);
     match &args.output {
@@ -108,6 +108,7 @@ impl State {
             ("overruns", "Times at which a thread exceeded its budget.", counters.overruns),
             ("starvations", "Times without CPU time for ordinary threads.", counters.starvations),
             ("reloads", "Configurations read again.", counters.reloads),
+            ("nice_changes", "Nice values set for threads without a grant.", counters.nice_changes),
         ] {
             out.one(Kind::Counter, name, help, value as f64);
         }

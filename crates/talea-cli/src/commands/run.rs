@@ -20,6 +20,7 @@ use crate::args::task::TaskRequest;
 use crate::broker_client::{BrokerClient, Options};
 use crate::grant_text;
 use anyhow::Context;
+use launcher::StartResult;
 use report::Report;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::{AsFd, OwnedFd};
@@ -36,14 +37,6 @@ use threads::Threads;
 
 /// Interval at which the command searches for new threads.
 const SCAN_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Result of starting the program.
-pub(crate) enum StartResult {
-    /// The program is running.
-    Started,
-    /// `exec` failed with this error number.
-    Failed(i32),
-}
 
 pub(crate) fn run(options: &Options, args: &RunArgs) -> anyhow::Result<Exit> {
     if let Some(why) = crate::broker_client::disabled() {

@@ -5,7 +5,7 @@ use crate::args::ShowArgs;
 use crate::broker_client::{BrokerClient, Options};
 use crate::grant_text;
 use crate::json::SpecJson;
-use crate::user_names::Users;
+use crate::user_names::UserNames;
 use talea_core::Span;
 use talea_proto::{Owner, SpecId, SpecInfo};
 use talea_study::exit::Exit;
@@ -56,7 +56,7 @@ fn text(spec: &SpecInfo) -> String {
         Owner::Thread => "its thread",
     };
     line("ends with", owner.to_owned());
-    line("user", Users::default().name(spec.uid));
+    line("user", UserNames::default().name(spec.uid));
     line("asked by", format!("process {}", spec.pid));
     match spec.tid {
         None => {

@@ -103,9 +103,14 @@ fn link(text: &str) -> Option<(&str, &str)> {
     (!words.contains(['[', ']'])).then_some((words, after))
 }
 
-/// Escapes text, with hyphens that can be copied.
+/// Escapes text for roff, with hyphens that can be copied.
+pub(super) fn escape(text: &str) -> String {
+    text.replace('\\', "\\e").replace('-', "\\-")
+}
+
+/// Escapes a line of text, which must not become a request.
 fn text(text: &str) -> String {
-    let text = super::escape(text);
+    let text = escape(text);
     if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
 }
 

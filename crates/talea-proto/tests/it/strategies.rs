@@ -290,7 +290,7 @@ fn status() -> impl Strategy<Value = Status> {
 }
 
 fn counters() -> impl Strategy<Value = Counters> {
-    (any::<[u64; 12]>(), any::<[u64; CODES]>(), any::<[u64; 12]>(), any::<u64>()).prop_map(
+    (any::<[u64; 13]>(), any::<[u64; CODES]>(), any::<[u64; 12]>(), any::<u64>()).prop_map(
         |(events, refusals, request_times, request_time_ns)| Counters {
             grants: events[0],
             adoptions: events[1],
@@ -304,6 +304,7 @@ fn counters() -> impl Strategy<Value = Counters> {
             overruns: events[9],
             starvations: events[10],
             reloads: events[11],
+            nice_changes: events[12],
             refusals,
             request_times,
             request_time_ns,

@@ -1,5 +1,6 @@
 //! Report of a comparison: per task, per run, and as one verdict.
 
+use super::program_bounds::programs_are_held;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -270,7 +271,7 @@ impl RootComparison {
             perturbed: findings.iter().map(|found| found.perturbed).sum(),
             tasks,
             programs: programs.map(|(task, _)| task.clone()).collect(),
-            programs_are_held: super::programs_are_held(root),
+            programs_are_held: programs_are_held(root),
             findings: findings.iter().flat_map(|found| describe_findings(root, found)).collect(),
         }
     }

@@ -1,6 +1,6 @@
 //! A record of the audit trail.
 
-use crate::user_names::Users;
+use crate::user_names::UserNames;
 use serde_json::{Map, Value};
 use std::fmt::Write;
 use talea_core::Span;
@@ -58,7 +58,7 @@ impl Entry {
     }
 
     /// Returns the record as one line of text.
-    pub(super) fn text(&self, users: &mut Users) -> String {
+    pub(super) fn text(&self, users: &mut UserNames) -> String {
         let user = self.uid().map_or_else(|| "-".to_owned(), |uid| users.name(uid));
         let mut text = format!("{}  {:8}  {user:12}", self.time(), self.event());
         let mut parts: Vec<String> = Vec::new();
@@ -147,7 +147,7 @@ mod tests {
         let entry = Entry::parse(line).expect("a record");
         assert_eq!((entry.number(), entry.uid()), (7, Some(4_294_967_294)));
         assert_eq!(
-            entry.text(&mut Users::default()),
+            entry.text(&mut UserNames::default()),
             "2026-11-28T07:00:00.000001Z  refusal   4294967294    process 17, spec 5, request \
              create, plugin a\u{fffd}[2Jb, rule-bound (period), asked 1, limit 2, rule \
              talead.toml:12, 3 times until 2026-11-28T07:00:00.900000Z"

@@ -10,7 +10,6 @@
 //! policy cannot fork at all. The kernel's peer credentials prove that the connecting process is
 //! the child.
 
-use super::StartResult;
 use crate::args::LaunchArgs;
 use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -27,6 +26,14 @@ use talea_study::exit::{Exit, RUN_FAILED, RUN_NOT_EXECUTABLE, RUN_NOT_FOUND};
 const START: u8 = b'g';
 /// Message that only wakes the launcher, so that its thread migrates to its new CPUs.
 const WAKE: u8 = b's';
+
+/// Result of starting the program.
+pub(super) enum StartResult {
+    /// The program is running.
+    Started,
+    /// `exec` failed with this error number.
+    Failed(i32),
+}
 
 /// Launcher that waits for permission.
 pub(super) struct WaitingProgram {
