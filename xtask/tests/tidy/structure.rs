@@ -66,30 +66,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         TO_MEND,
     ),
     (
-        "talea-core",
-        &[
-            "engine", "engine::event", "engine::global", "engine::graph", "engine::notifications",
-            "engine::observer", "engine::sharing", "engine::spec", "engine::table", "engine::tree",
-            "engine::versions",
-        ],
-        TO_MEND,
-    ),
-    (
-        "talea-core",
-        &[
-            "sched", "sched::criticality", "sched::dm", "sched::edf", "sched::fifo", "sched::fp",
-            "sched::keyed", "sched::partitions", "sched::rm", "sched::rr",
-        ],
-        TO_MEND,
-    ),
-    (
-        "talea-core",
-        &[
-            "server", "server::cbs", "server::deferrable", "server::polling", "server::sporadic",
-        ],
-        TO_MEND,
-    ),
-    (
         "talea-daemon",
         &[
             "event_loop", "event_loop::acceptor", "event_loop::adopt", "event_loop::changes",

@@ -6,8 +6,9 @@
 //! [`Tree::admit`], as the reader of system files does (L23).
 
 use super::error::{TreeError, TreeErrorKind};
+use super::ids::NodeId;
 use super::spec::{NodeSpec, SchedulerSpec};
-use super::tree::{Node, NodeId, Tree};
+use super::tree::{Node, Tree};
 use crate::criteria::Criteria;
 use crate::mutate;
 use crate::sched::{ChildInfo, Policy, PolicyImpl, PolicySpec};

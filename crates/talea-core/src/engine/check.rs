@@ -1,8 +1,9 @@
 //! Rules of composition that [`Tree::build`] enforces (docs/model.md, sections 1 and 7 to 10).
 
 use super::error::{TreeError, TreeErrorKind};
+use super::ids::NodeId;
 use super::spec::{Affinity, NodeSpec, Preemption, SchedulerSpec, TaskSpec};
-use super::tree::{MAX_RUN, Node, NodeId, Tree};
+use super::tree::{MAX_RUN, Node, Tree};
 use super::versions::Selection;
 use crate::Span;
 use crate::mutate;

@@ -1,6 +1,6 @@
 //! Errors of a description, with their messages.
 
-use super::tree::NodeId;
+use super::ids::NodeId;
 use crate::{Span, Work};
 use alloc::string::String;
 use core::fmt;

@@ -1,7 +1,7 @@
 //! Interface between an engine and its driver: events, orders and results.
 
+use super::ids::{ChannelId, Cpu, ResourceId, TaskId};
 use super::versions::Condition;
-use super::{ChannelId, Cpu, ResourceId, TaskId};
 use crate::{Time, Work};
 
 /// Input of the engine.

@@ -42,6 +42,7 @@ mod error;
 mod event;
 mod global;
 mod graph;
+mod ids;
 mod job_lifecycle;
 mod jobs;
 mod notifications;
@@ -63,13 +64,14 @@ mod versions;
 use crate::mutate;
 pub use error::{TreeError, TreeErrorKind};
 pub use event::{Event, Handled, Order};
-pub use graph::{ChannelId, ChannelSpec, Traffic};
+pub use graph::{ChannelSpec, Traffic};
+pub use ids::{AcceleratorId, ChannelId, Cpu, NodeId, ResourceId, TaskId};
 pub use jobs::Job;
 pub use notifications::Notification;
 pub use observer::{Observer, Signal};
-pub use sharing::{AcceleratorId, Protocol, ResourceId, ResourceSpec};
+pub use sharing::{Protocol, ResourceSpec};
 pub use spec::{Affinity, Backlog, NodeSpec, Preemption, SchedulerSpec, TaskSpec};
-pub use tree::{ChildIndex, MAX_RUN, Migration, Node, NodeId, Tree};
+pub use tree::{ChildIndex, MAX_RUN, Migration, Node, Tree};
 pub use versions::{
     Candidates, Condition, Conditions, ContextSelector, Selection, Version, VersionSelector,
 };
@@ -84,14 +86,6 @@ use state::{
     AWAITS_RESOURCE, Assignment, Candidate, ChildRef, CpuState, NONE, NodeKind, NonpreemptiveParts,
     Runnable, SELF_SUSPENDED, SchedulerNode, TaskState,
 };
-
-/// A task of one engine, numbered from 0 in the order of its nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TaskId(pub u32);
-
-/// A CPU of one engine, numbered from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cpu(pub u32);
 
 /// The scheduler of one root at run time.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 //! the engine drops the newest notification and counts it. An engine that cannot produce
 //! notifications allocates no queue.
 
-use super::{ChannelId, Cpu, TaskId};
+use super::ids::{ChannelId, Cpu, TaskId};
 use crate::Time;
 use alloc::vec::Vec;
 

@@ -1,6 +1,6 @@
 //! Observation of a running engine: the signals of SF3P's Table I.
 
-use super::tree::NodeId;
+use super::ids::NodeId;
 use crate::Time;
 
 /// Signals between a runnable and its parent (SF3P Table I).

@@ -1,6 +1,6 @@
 //! Specifications of schedulers and tasks.
 
-use super::sharing::ResourceId;
+use super::ids::ResourceId;
 use super::versions::Version;
 use crate::criteria::Overrides;
 use crate::sched::PolicySpec;

@@ -5,18 +5,15 @@
 //! the [`Engine`](super::Engine). A node keeps its [`NodeId`] for the life of the tree. The
 //! [`NodeId`]s order children and break ties.
 
-use super::graph::{ChannelId, ChannelSpec};
-use super::sharing::{AcceleratorId, Protocol, ResourceId, ResourceSpec};
+use super::graph::ChannelSpec;
+use super::ids::{AcceleratorId, ChannelId, NodeId, ResourceId};
+use super::sharing::{Protocol, ResourceSpec};
 use super::spec::{Affinity, NodeSpec, SchedulerSpec, TaskSpec};
 use super::versions::Selection;
 use crate::Span;
 use crate::mutate;
 use alloc::string::String;
 use alloc::vec::Vec;
-
-/// A node of a [`Tree`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub u32);
 
 /// A node with its parent.
 #[derive(Clone, Debug)]

@@ -13,12 +13,13 @@ mod cbs;
 mod deferrable;
 pub mod meter;
 mod polling;
+mod server_impl;
 mod sporadic;
 
-use crate::mutate;
 use crate::{Span, Time, Work};
 use alloc::boxed::Box;
 use core::fmt;
+pub(crate) use server_impl::ServerImpl;
 
 /// Algorithm of a reservation.
 #[derive(Clone, Copy, Debug)]
@@ -97,22 +98,6 @@ impl Reservation {
     pub fn relative_deadline(&self) -> Span {
         self.deadline.unwrap_or(self.period)
     }
-
-    pub(crate) fn build(&self) -> ServerImpl {
-        let deferrable = || ServerImpl::Deferrable(deferrable::Deferrable::new(self));
-        match self.kind {
-            ServerKind::Polling => ServerImpl::Polling(polling::Polling::new(self)),
-            ServerKind::Deferrable => deferrable(),
-            ServerKind::Sporadic => ServerImpl::Sporadic(Box::new(sporadic::Sporadic::new(self))),
-            ServerKind::HardCbs => ServerImpl::Cbs(cbs::Cbs::new(self, cbs::Overrun::Throttle)),
-            ServerKind::SoftCbs => {
-                ServerImpl::Cbs(cbs::Cbs::new(self, cbs::Overrun::PostponeDeadline))
-            }
-            ServerKind::Custom { make, .. } => {
-                mutate!("core-server-outside", ServerImpl::Custom(make(self)), deferrable())
-            }
-        }
-    }
 }
 
 /// A server at run time, which allocates nothing after construction.
@@ -135,59 +120,4 @@ pub trait Server: fmt::Debug {
     fn next_refill(&self, now: Time) -> Option<Time>;
     /// Returns the deadline of the current budget.
     fn deadline(&self) -> Time;
-}
-
-#[derive(Debug)]
-pub(crate) enum ServerImpl {
-    Polling(polling::Polling),
-    Deferrable(deferrable::Deferrable),
-    Sporadic(Box<sporadic::Sporadic>),
-    Cbs(cbs::Cbs),
-    Custom(Box<dyn Server + Send>),
-}
-
-macro_rules! forward {
-    ($self:ident, $server:ident => $call:expr) => {
-        match $self {
-            ServerImpl::Polling($server) => $call,
-            ServerImpl::Deferrable($server) => $call,
-            ServerImpl::Sporadic($server) => $call,
-            ServerImpl::Cbs($server) => $call,
-            ServerImpl::Custom($server) => $call,
-        }
-    };
-}
-
-impl Server for ServerImpl {
-    fn wake(&mut self, now: Time) {
-        forward!(self, server => server.wake(now));
-    }
-
-    fn idle(&mut self, now: Time) {
-        forward!(self, server => server.idle(now));
-    }
-
-    fn charge(&mut self, now: Time, used: Work) {
-        forward!(self, server => server.charge(now, used));
-    }
-
-    fn exhausted(&mut self, now: Time) {
-        forward!(self, server => server.exhausted(now));
-    }
-
-    fn refill(&mut self, now: Time) {
-        forward!(self, server => server.refill(now));
-    }
-
-    fn budget(&self, now: Time) -> Work {
-        forward!(self, server => server.budget(now))
-    }
-
-    fn next_refill(&self, now: Time) -> Option<Time> {
-        forward!(self, server => server.next_refill(now))
-    }
-
-    fn deadline(&self) -> Time {
-        forward!(self, server => server.deadline())
-    }
 }

@@ -15,7 +15,7 @@ mod check;
 mod tests;
 mod tokens;
 
-use super::tree::NodeId;
+use super::ids::{ChannelId, NodeId};
 use crate::Time;
 use crate::mutate;
 use alloc::string::String;
@@ -23,10 +23,6 @@ use alloc::vec::Vec;
 
 /// Capacity of a channel without data, unless one activation takes more tokens.
 const MAX_SIGNALS: u32 = 64;
-
-/// A channel of one engine, numbered from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ChannelId(pub u32);
 
 /// An edge of a graph: a queue of tokens from one task to another.
 #[derive(Clone, Debug, PartialEq, Eq)]

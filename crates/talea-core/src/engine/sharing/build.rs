@@ -1,11 +1,9 @@
 //! Construction of the sharing state, including the priority ceilings.
 
+use super::super::ids::{AcceleratorId, ResourceId};
 use super::super::versions::Conditions;
 use super::super::{Engine, NONE, NodeKind, Observer};
-use super::{
-    AcceleratorId, Resource, ResourceId, ResourceSpec, Selection, Sharing, TaskSharing, Version,
-    WaitsFor,
-};
+use super::{Resource, ResourceSpec, Selection, Sharing, TaskSharing, Version, WaitsFor};
 use crate::Time;
 use crate::criteria::Criteria;
 use alloc::boxed::Box;

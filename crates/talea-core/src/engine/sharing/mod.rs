@@ -22,19 +22,12 @@ mod tests;
 use crate::mutate;
 pub(super) use build::{SharingPlan, TaskPlan};
 
+use super::ids::ResourceId;
 use super::versions::{Conditions, Selection, Version};
 use crate::criteria::Criteria;
 use crate::{Span, Time};
 use alloc::string::String;
 use alloc::vec::Vec;
-
-/// An accelerator of one engine, numbered from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AcceleratorId(pub u32);
-
-/// A shared resource of one engine, numbered from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ResourceId(pub u32);
 
 /// Locking protocol of a resource (docs/model.md, section 10).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,10 +1,11 @@
 //! Results of events, and refused trees. `talea-sim` compares schedules.
 
+use super::super::{AcceleratorId, ResourceId};
 use super::super::{
     Condition, Cpu, Engine, Event, Handled, Order, SchedulerSpec, Selection, TaskId, TaskSpec,
     Tree, TreeErrorKind, Version,
 };
-use super::{AcceleratorId, Protocol, ResourceId};
+use super::Protocol;
 use crate::sched::PolicySpec;
 use crate::{Span, Time};
 use alloc::vec;

@@ -10,11 +10,11 @@
 //! 1. The entries of a CPU are sorted, disjoint and inside the hyperperiod.
 //! 2. No child has two CPUs at once.
 
+mod advance;
 mod check;
 #[cfg(test)]
 mod tests;
 
-use super::{Cpu, Engine, NodeKind, Notification, Observer, TaskId};
 use crate::mutate;
 use crate::sched::{Child, Phase, TableEntry};
 use crate::{Span, Time};
@@ -111,33 +111,5 @@ impl Table {
             }
         }
         Some((cpu, entry))
-    }
-}
-
-impl<W: Observer> Engine<W> {
-    /// Starts and ends the entries at `due`. Activates the tasks of started entries, and reports
-    /// the overruns of ended entries.
-    pub(super) fn advance_table(&mut self, now: Time, due: (Time, Phase)) {
-        while let Some((cpu, entry)) = self.table.as_mut().and_then(|table| table.cross_edge(due)) {
-            self.need_resched = true;
-            let NodeKind::Task(task) = self.children[entry.owner as usize].kind() else { continue };
-            if due.1 == Phase::Ends {
-                let state = &self.tasks[task as usize];
-                let overruns = mutate!("core-table-overrun", state.released, !state.released);
-                let ends = mutate!("core-table-goes-on", !entry.continues, true);
-                if let (true, Some(job)) = (overruns && ends, state.jobs.first()) {
-                    self.notifications.push(Notification::Overrun {
-                        cpu: Cpu(cpu as u32),
-                        task: TaskId(task),
-                        job: job.number,
-                    });
-                }
-            } else if entry.activates
-                && mutate!("core-table-activates", !self.stopped, self.stopped)
-            {
-                let deadline = due.0.saturating_add(self.tasks[task as usize].deadline);
-                self.activate(now, task, due.0, deadline);
-            }
-        }
     }
 }

@@ -7,8 +7,7 @@
 //!
 //! Reference model: the minimum by definition, and results by hand, in the tests.
 
-use super::TaskId;
-use super::sharing::AcceleratorId;
+use super::ids::{AcceleratorId, TaskId};
 use crate::Work;
 use crate::mutate;
 use alloc::string::String;
