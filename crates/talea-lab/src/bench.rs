@@ -5,7 +5,7 @@
 //! same tenth of a second.
 
 use super::baseline::RawExchange;
-use super::ipc::row::{IpcRow, Ratios, Setting};
+use super::ipc::row::{Baselines, IpcRow, Ratios, Setting};
 use super::placement::{Cpus, MeasuringThread};
 use super::reapply::Sleeper;
 use super::request::granted;
@@ -290,17 +290,19 @@ impl Times {
         let of = |one: fn(&Ratios) -> f64| median(rounds.iter().map(one));
         IpcRow {
             setting,
-            raw: self.raw.summary(),
-            raw_inlined: self.raw_inlined.summary(),
+            baselines: Baselines {
+                raw: self.raw.summary(),
+                raw_inlined: self.raw_inlined.summary(),
+                raw_small: self.raw_small.summary(),
+                direct: self.direct.summary(),
+                direct_calls: self.direct_calls.summary(),
+            },
             create: self.create.summary(),
             change: self.change.summary(),
             attach: self.attach.summary(),
             detach: self.detach.summary(),
             attach_detach: self.attach_detach.summary(),
             release: self.release.summary(),
-            raw_small: self.raw_small.summary(),
-            direct: self.direct.summary(),
-            direct_calls: self.direct_calls.summary(),
             ratios: Ratios {
                 create_ratio: of(|round| round.create_ratio),
                 change_ratio: of(|round| round.change_ratio),

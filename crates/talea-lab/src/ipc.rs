@@ -13,6 +13,7 @@ mod evaluate;
 pub(super) mod row;
 
 use super::bench::{Bench, RawExchanges};
+use super::computer::kernel_release;
 use super::placement::{Cpus, Place};
 use super::reapply::{self, Reapplication};
 use super::request::us;
@@ -104,8 +105,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let reapplication = reapply::measure(Cpus::of(Place::SameCore)?, effort.attached)?;
     let thresholds = evaluate::evaluate(&rows);
-    let kernel =
-        std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+    let kernel = kernel_release();
     let report = IpcReport { quick: args.quick, kernel, rows, reapplication, thresholds };
     if args.output.json {
         output::print_json(&report)?;
@@ -180,22 +180,22 @@ fn text(report: &IpcReport) -> String {
 }
 
 fn cells(row: &IpcRow) -> Vec<String> {
-    let setting = &row.setting;
+    let (setting, baselines) = (&row.setting, &row.baselines);
     let both = |summary: &Summary| format!("{} / {}", us(summary.median_ns), us(summary.p99_ns));
     vec![
         setting.plugin.name().to_owned(),
         setting.specs.to_string(),
         setting.idle.to_string(),
         setting.instances.to_string(),
-        both(&row.raw),
-        us(row.raw_inlined.median_ns),
+        both(&baselines.raw),
+        us(baselines.raw_inlined.median_ns),
         both(&row.create),
         spread(row, |ratios| ratios.create_ratio),
         both(&row.change),
         spread(row, |ratios| ratios.change_ratio),
         both(&row.release),
         spread(row, |ratios| ratios.release_ratio),
-        us(2 * row.raw_small.median_ns + row.direct.median_ns),
+        us(2 * baselines.raw_small.median_ns + baselines.direct.median_ns),
         both(&row.attach_detach),
         spread(row, |ratios| ratios.attach_detach_ratio),
         row.bytes_per_spec.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()),

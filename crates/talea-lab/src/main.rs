@@ -15,6 +15,7 @@ mod baseline;
 mod bench;
 mod bounds;
 mod calibration;
+mod computer;
 mod decision;
 mod echo;
 mod exec;
@@ -31,6 +32,7 @@ mod sf3p;
 mod speed;
 mod tasks;
 mod thresholds;
+mod units;
 mod wakeup;
 mod yasmin;
 

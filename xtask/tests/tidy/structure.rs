@@ -33,7 +33,6 @@ const LARGE_STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("talea-capi", "TaleaInfo", 21, "C ABI: fields of the published structure"),
     ("talea-core", "Engine", 25, TO_MEND),
     ("talea-daemon", "Daemon", 34, TO_MEND),
-    ("talea-lab", "IpcRow", 16, TO_MEND),
     ("talea-os", "Attr", 19, "layout of the kernel's perf_event_attr"),
     ("talea-system", "SchedulerDraft", 22, TO_MEND),
     ("talea-system", "TaskDraft", 18, TO_MEND),
@@ -75,26 +74,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         ],
         TO_MEND,
     ),
-    ("talea-lab", &["analysis", "analysis::multi", "analysis::uni"], TO_MEND),
-    (
-        "talea-lab",
-        &[
-            "exec", "exec::budget", "exec::cost", "exec::native", "exec::plain", "exec::slots",
-            "exec::wake", "sf3p", "sf3p::live", "sf3p::live::levels", "sf3p::live::sets",
-            "sf3p::live::table",
-        ],
-        TO_MEND,
-    ),
-    (
-        "talea-lab",
-        &[
-            "l3c", "l3c::base", "l3c::bounded", "l3c::fig4", "l3c::fig5", "l3c::fig6", "l3c::live",
-            "l3c::live::fig4", "l3c::live::fig5", "l3c::live::fig6", "l3c::live::scenarios",
-            "l3c::live::stall_filter", "l3c::live::verdict", "l3c::scenarios",
-        ],
-        TO_MEND,
-    ),
-    ("talea-lab", &["yasmin", "yasmin::fig2", "yasmin::live", "yasmin::table2"], TO_MEND),
     ("talea-plugin-host", &["-", "sandbox"], TO_MEND),
     ("talea-proto", &["message", "refusal"], TO_MEND),
     (

@@ -1,7 +1,7 @@
 //! Tests for several CPUs: four CPUs, and periods of 10 ms to 1 s, with which other tools were
 //! measured.
 
-use super::{Bench, Draw};
+use super::rows::{Bench, Draw};
 use talea_analysis::Sporadic;
 use talea_analysis::multi::bertogna_cirinei::{self, GlobalPolicy};
 use talea_analysis::multi::{Scratch, baruah, bcl, da_lc, ff_dbf, gfb, guan, portfolio};

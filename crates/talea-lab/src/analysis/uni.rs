@@ -1,6 +1,6 @@
 //! Tests for one CPU.
 
-use super::{Bench, Draw};
+use super::rows::{Bench, Draw};
 use talea_analysis::Sporadic;
 use talea_analysis::Verdict;
 use talea_analysis::uni::{Scratch, edf_response, fp_response, np_edf, qpa};

@@ -9,7 +9,8 @@
 
 use super::super::samples::{Samples, Summary};
 use super::super::thresholds::Threshold;
-use super::{periodic, us};
+use super::releases::periodic;
+use crate::units::us;
 use serde::Serialize;
 use talea_core::engine::{Event, Order, SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::PolicySpec;

@@ -3,11 +3,12 @@
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
 use super::super::samples::median;
-use super::super::sf3p;
 use super::super::thresholds::{self, Threshold};
 use super::job_cost::counting;
 pub(in super::super) use super::job_cost::{Cost, read_cost};
-use super::{by_hand, periodic, plain};
+use super::plain;
+use super::releases::{by_hand, periodic};
+use crate::sf3p::random_sets::{POLICIES, Set, set_of};
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use talea_core::engine::{NodeId, SchedulerSpec, TaskSpec, Tree};
@@ -142,7 +143,7 @@ fn round(cpu: u32, levels: usize, jobs: u64) -> anyhow::Result<Cost> {
 /// Measures one of SF3P's random sets for `duration`.
 pub(in super::super) fn set(
     cpu: u32,
-    set: &sf3p::Set,
+    set: &Set,
     policy: &PolicySpec,
     duration: Span,
 ) -> anyhow::Result<Cost> {
@@ -179,13 +180,13 @@ pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<CostReport> {
             found.one.push(round(cpu, 1, jobs)?);
         }
     }
-    found.sets = sf3p::POLICIES.map(|(name, _)| (name, Vec::new())).to_vec();
+    found.sets = POLICIES.map(|(name, _)| (name, Vec::new())).to_vec();
     for number in 0..sets {
         let mut rng = Rng::for_part(7, number);
         let n = rng.between(5, 50);
-        let one = sf3p::set_of(&mut rng, n, 900_000);
+        let one = set_of(&mut rng, n, 900_000);
         found.seldom_us.push(empty(cpu, RARE_PERIOD, 1_000_000_000 / RARE_PERIOD.as_ns())?);
-        for ((_, policy), (_, costs)) in sf3p::POLICIES.iter().zip(&mut found.sets) {
+        for ((_, policy), (_, costs)) in POLICIES.iter().zip(&mut found.sets) {
             costs.push(set(cpu, &one, policy, Span::from_ns(seconds * 1_000_000_000))?);
         }
         found.plain.push(plain::set(cpu, &one, Span::from_ns(seconds * 1_000_000_000))?);

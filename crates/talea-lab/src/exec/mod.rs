@@ -17,16 +17,14 @@ pub(super) mod cost;
 mod job_cost;
 mod native;
 mod plain;
+mod releases;
 mod slots;
 mod wake;
 
+use super::computer;
 use super::placement::{Cpus, KeepCpusAwake, Place};
 use super::thresholds::{self, Threshold};
 use serde::Serialize;
-use talea_core::{CpuSet, Span, Time, Work};
-use talea_exec::{Arrival, Load};
-use talea_os::sched::{self, Attr, Policy};
-use talea_os::{Tid, clock};
 use talea_study::exit::Exit;
 use talea_study::output;
 
@@ -79,7 +77,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let wanted = |part| args.part.is_empty() || args.part.contains(&part);
     let cpus = Cpus::of(Place::SameCore)?;
     let cpu = cpus.client;
-    let before = load();
+    let before = computer::load_averages();
     let _awake = KeepCpusAwake::on(cpus)?;
     let part = |is: bool, name: &str| {
         if is {
@@ -104,9 +102,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     thresholds.extend(wake.iter().flat_map(wake::WakeReport::thresholds));
     thresholds.extend(slots.iter().flat_map(slots::SlotReport::thresholds));
     thresholds.extend(budget.iter().flat_map(budget::BudgetReport::thresholds));
-    let kernel =
-        std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
-    let load = [before, load()];
+    let kernel = computer::kernel_release();
+    let load = [before, computer::load_averages()];
     let report = ExecReport {
         quick: args.quick,
         kernel,
@@ -139,60 +136,4 @@ fn text(report: &ExecReport) -> String {
     }
     text.push('\n');
     text + &thresholds::text(&report.thresholds)
-}
-
-/// Returns the load averages of the last one, five and fifteen minutes.
-pub(super) fn load() -> String {
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    load.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
-}
-
-/// Runs `what` on a plain FIFO thread on `cpu`, at the priority of a dispatcher.
-fn by_hand<T: Send>(cpu: u32, what: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
-    let thread = || -> std::io::Result<T> {
-        let me = Tid::current();
-        sched::set_affinity(me, &CpuSet::single(cpu))?;
-        sched::set(me, &Attr::grant(Policy::Fifo(talea_exec::Band::default().top)))?;
-        Ok(what())
-    };
-    let done = std::thread::scope(|scope| scope.spawn(thread).join());
-    Ok(done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
-}
-
-/// Measures the lateness of a plain thread after each of `times` sleeps, in ns.
-fn lateness_by_hand(cpu: u32, period: Span, times: usize) -> anyhow::Result<Vec<u64>> {
-    by_hand(cpu, move || {
-        let mut due = clock::now() + period;
-        let mut late = Vec::with_capacity(times);
-        for _ in 0..times {
-            due += period;
-            clock::sleep_until(due);
-            late.push(clock::now().since(due).as_ns());
-        }
-        late
-    })
-}
-
-/// Returns a load of `jobs` jobs with equal costs, one per `period` from `offset` on.
-fn periodic(offset: Span, period: Span, jobs: u64, cost: Work) -> Load {
-    let at = |k: u64| Time::ZERO + offset + Span::from_ns(k * period.as_ns());
-    Load::new((0..jobs).map(|k| Arrival { observed: at(k), nominal: at(k) }).collect(), vec![cost])
-}
-
-/// Lateness in ns above which the computer was stalled. The value is that of the executor's
-/// monitor.
-const STALL: u64 = 300_000;
-
-/// Splits latenesses into those outside of stalls and the number of those within.
-fn outside_stalls(late: Vec<u64>) -> (Vec<u64>, usize) {
-    let all = late.len();
-    let kept: Vec<u64> = late.into_iter().filter(|&ns| ns <= STALL).collect();
-    let within = all - kept.len();
-    (kept, within)
-}
-
-/// Converts nanoseconds to microseconds.
-#[allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
-fn us(ns: u64) -> f64 {
-    ns as f64 / 1e3
 }

@@ -5,7 +5,8 @@
 //! threshold; a test in the guest has one.
 
 use super::super::samples::{Samples, Summary};
-use super::{outside_stalls, periodic, us};
+use super::releases::{outside_stalls, periodic};
+use crate::units::us;
 use serde::Serialize;
 use std::sync::Mutex;
 use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};

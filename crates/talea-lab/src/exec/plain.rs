@@ -2,8 +2,8 @@
 //! of Talea. The CPU time of such threads outside of their jobs is a lower limit for each scheduler
 //! of threads.
 
-use super::super::sf3p;
 use super::job_cost::{Cost, counting, read_cost};
+use crate::sf3p::random_sets::Set;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use talea_core::{CpuSet, Monotonic, Span, Work};
@@ -39,7 +39,7 @@ fn periodic(
 }
 
 /// Runs a set for `duration` and returns its cost outside of jobs.
-pub(super) fn set(cpu: u32, set: &sf3p::Set, duration: Span) -> anyhow::Result<Cost> {
+pub(super) fn set(cpu: u32, set: &Set, duration: Span) -> anyhow::Result<Cost> {
     let mut tasks = set.tasks.clone();
     tasks.sort_unstable_by_key(|&(period, _)| period);
     let zero = clock::now() + LEAD;

@@ -6,7 +6,8 @@
 
 use super::super::samples::{Samples, Summary, median};
 use super::super::thresholds::{Threshold, range};
-use super::{lateness_by_hand, outside_stalls, periodic, us};
+use super::releases::{lateness_by_hand, outside_stalls, periodic};
+use crate::units::us;
 use anyhow::Context;
 use serde::Serialize;
 use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};

@@ -5,7 +5,8 @@
 
 use super::super::samples::{Samples, Summary, ratio};
 use super::super::thresholds::Threshold;
-use super::{by_hand, lateness_by_hand, outside_stalls, periodic, us};
+use super::releases::{by_hand, lateness_by_hand, outside_stalls, periodic};
+use crate::units::us;
 use serde::Serialize;
 use std::io;
 use std::sync::Mutex;

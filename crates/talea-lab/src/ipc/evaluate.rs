@@ -103,6 +103,7 @@ fn name(setting: &Setting) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::row::Baselines;
     use super::*;
     use crate::samples::Summary;
     use crate::tasks::Kind;
@@ -120,17 +121,19 @@ mod tests {
         };
         IpcRow {
             setting: Setting { same_core: true, plugin: Kind::Rm, specs, idle: 0, instances: 1 },
-            raw: none,
-            raw_inlined: none,
+            baselines: Baselines {
+                raw: none,
+                raw_inlined: none,
+                raw_small: none,
+                direct: none,
+                direct_calls: none,
+            },
             create: none,
             change: none,
             attach: none,
             detach: none,
             attach_detach: none,
             release: none,
-            raw_small: none,
-            direct: none,
-            direct_calls: none,
             ratios: round(median(create.into_iter())),
             rounds: create.into_iter().map(round).collect(),
             bytes_per_spec: bytes,

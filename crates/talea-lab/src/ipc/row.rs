@@ -14,15 +14,28 @@ pub(crate) struct Setting {
     pub(crate) instances: u32,
 }
 
+/// Measurements of the operations' baselines.
+#[derive(Debug, Serialize)]
+pub(crate) struct Baselines {
+    /// Raw exchange with the sizes of create.
+    pub(crate) raw: Summary,
+    /// Raw exchange without the C library's functions around the system calls.
+    pub(crate) raw_inlined: Summary,
+    /// Raw exchange with the sizes of attach, detach and release.
+    pub(crate) raw_small: Summary,
+    /// Direct system calls of a program with the rights, which set and restore the attributes.
+    pub(crate) direct: Summary,
+    /// Scheduling calls among the direct calls, without the inspection of the thread.
+    pub(crate) direct_calls: Summary,
+}
+
 /// Measurements of one setting.
 #[derive(Debug, Serialize)]
 pub(crate) struct IpcRow {
     #[serde(flatten)]
     pub(crate) setting: Setting,
-    /// Raw exchange with the sizes of create.
-    pub(crate) raw: Summary,
-    /// Raw exchange without the C library's functions around the system calls.
-    pub(crate) raw_inlined: Summary,
+    #[serde(flatten)]
+    pub(crate) baselines: Baselines,
     pub(crate) create: Summary,
     pub(crate) change: Summary,
     pub(crate) attach: Summary,
@@ -30,12 +43,6 @@ pub(crate) struct IpcRow {
     /// Attach and detach as one operation.
     pub(crate) attach_detach: Summary,
     pub(crate) release: Summary,
-    /// Raw exchange with the sizes of attach, detach and release.
-    pub(crate) raw_small: Summary,
-    /// Direct system calls of a program with the rights, which set and restore the attributes.
-    pub(crate) direct: Summary,
-    /// Scheduling calls among the direct calls, without the inspection of the thread.
-    pub(crate) direct_calls: Summary,
     /// Medians of all rounds.
     #[serde(flatten)]
     pub(crate) ratios: Ratios,

@@ -1,6 +1,7 @@
 //! Base system, and the requests to its echo server.
 
-use super::{MS, US, ms, periodic, span, table, task, work};
+use super::system_parts::{periodic, span, table, task, work};
+use crate::units::{MS, US, ms};
 use talea_core::Time;
 use talea_core::criteria::Overrides;
 use talea_core::engine::{NodeId, SchedulerSpec, TaskSpec, Tree};

@@ -1,12 +1,13 @@
 //! Systems of the figures, whose bounds are compared with simulated responses.
 
+use super::args::Which;
 use super::base::{MINUTE, Plan, base_system};
 use super::fig4::figure4_system;
 use super::fig5::{FIG5_RUN, FIG5_SLOTS, figure5_system};
 use super::fig6::{FIG6_RUN, HARMONIC, figure6_system};
 use super::scenarios::SCENARIOS;
-use super::{MS, Which};
 use crate::bounds::Case;
+use crate::units::MS;
 use talea_core::Time;
 
 /// Returns the cases of a figure. Figures 7 and 8 have the base system.

@@ -1,6 +1,7 @@
 //! Figure 4: the example of the paper.
 
-use super::{MS, US, span, table, task, work};
+use super::system_parts::{span, table, task, work};
+use crate::units::{MS, US};
 use talea_core::Time;
 use talea_core::criteria::Overrides;
 use talea_core::engine::{SchedulerSpec, Tree};

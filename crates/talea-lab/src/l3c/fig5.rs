@@ -1,6 +1,8 @@
 //! Figure 5: the echo server in a time partition.
 
-use super::{Args, MS, finish, ms, periodic, table, task};
+use super::args::{Args, finish};
+use super::system_parts::{periodic, table, task};
+use crate::units::{MS, ms};
 use talea_core::Time;
 use talea_core::engine::{SchedulerSpec, Tree};
 use talea_core::sched::PolicySpec;

@@ -1,6 +1,8 @@
 //! Figure 6: the echo server below other tasks.
 
-use super::{Args, MS, finish, ms, periodic, span, task, work};
+use super::args::{Args, finish};
+use super::system_parts::{periodic, span, task, work};
+use crate::units::{MS, ms};
 use talea_core::engine::{SchedulerSpec, Tree};
 use talea_core::sched::PolicySpec;
 use talea_core::{Span, Time, Work};

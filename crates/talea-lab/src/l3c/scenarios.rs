@@ -1,7 +1,8 @@
 //! Figures 7 and 8: effect of the echo server on the tasks of high criticality.
 
+use super::args::{Args, finish};
 use super::base::{BURSTS, Load, Service, base, late, worst};
-use super::{Args, finish, ms};
+use crate::units::ms;
 use talea_core::server::ServerKind;
 use talea_study::exit::Exit;
 use talea_study::output::Table;

@@ -22,10 +22,11 @@
 
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
-use super::Args;
+use super::args::Args;
 use super::overhead::{Overhead, Thread};
 use super::threads::enter;
-use crate::exec::{cost, load};
+use crate::computer::load_averages;
+use crate::exec::cost;
 use crate::folder;
 use crate::placement::{Cpus, KeepCpusAwake, Place};
 use crate::samples::median;
@@ -177,7 +178,7 @@ fn plain_us(row: &Fig2Row) -> f64 {
 
 /// Runs the sets and prints their costs.
 pub(super) fn fig2(args: &Args) -> anyhow::Result<Exit> {
-    let before = load();
+    let before = load_averages();
     let cpus = first_cpus(2).context("two CPUs")?;
     let (sets, length) =
         if args.quick { (1, Duration::from_millis(500)) } else { (5, Duration::from_secs(2)) };
@@ -212,7 +213,7 @@ pub(super) fn fig2(args: &Args) -> anyhow::Result<Exit> {
     }
     let thresholds = thresholds(&rows, &empty);
     let data = Data {
-        load: [before, load()],
+        load: [before, load_averages()],
         empty_wake_us: &empty,
         rows: &rows,
         thresholds: &thresholds,

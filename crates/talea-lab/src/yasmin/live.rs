@@ -10,11 +10,13 @@
 //! is flown again, a few times, if a CPU was stalled. The row is the last flight, and states the
 //! number of flights; the others are in the raw data.
 
+use super::args::Args;
 use super::chart::{Bar, Chart};
-use super::{Args, Configuration, Versions, ms, percent};
-use crate::exec::load;
+use super::fig5::{Configuration, Versions, percent};
+use crate::computer::load_averages;
 use crate::folder;
 use crate::thresholds;
+use crate::units::ms;
 use anyhow::{Context, anyhow, ensure};
 use search_and_rescue::cost::Costs;
 use search_and_rescue::mission::{self, Drone, Flight, Setup};
@@ -332,7 +334,7 @@ fn chart(rows: &[FlightRow], period: Duration) -> Chart {
 
 /// Flies all configurations.
 pub(super) fn fig5(args: &Args) -> anyhow::Result<Exit> {
-    let before = load();
+    let before = load_averages();
     let cpus = first_cpus(2).context("the drone")?;
     let costs = Costs::measure(&cpus, &mission::frames());
     let period = costs.period();
@@ -371,7 +373,7 @@ pub(super) fn fig5(args: &Args) -> anyhow::Result<Exit> {
     ];
     let costs_us = named.map(|(name, cost)| (name, millis(cost) * 1e3)).to_vec();
     let data = Data {
-        load: [before, load()],
+        load: [before, load_averages()],
         costs_us,
         period_ms: millis(period),
         configurations: &rows,

@@ -17,13 +17,14 @@
 
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
-use super::Args;
+use super::args::Args;
 use super::threads::{self, Kind, PRIORITY, Stress, enter};
-use crate::exec::load;
+use crate::computer::load_averages;
 use crate::folder;
 use crate::placement::{Cpus, KeepCpusAwake, Place};
 use crate::samples::{Samples, Summary};
 use crate::thresholds::{self, Threshold};
+use crate::units::us;
 use anyhow::Context;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -250,10 +251,6 @@ struct Clear {
     stalls: usize,
 }
 
-fn us(ns: u64) -> f64 {
-    ns as f64 / 1e3
-}
-
 fn mean(all: &[u64]) -> f64 {
     us(all.iter().sum::<u64>()) / all.len().max(1) as f64
 }
@@ -445,7 +442,7 @@ struct Data<'a> {
 
 /// Measures the table and compares the results with the thresholds.
 pub(super) fn table2(args: &Args) -> anyhow::Result<Exit> {
-    let before = load();
+    let before = load_averages();
     let cpus = first_cpus(2).context("two CPUs")?;
     let (rounds, times) = if args.quick { (1, 25) } else { (5, 400) };
     let mut rows = Vec::new();
@@ -461,7 +458,7 @@ pub(super) fn table2(args: &Args) -> anyhow::Result<Exit> {
     }
     let thresholds = thresholds(&rows, &reactions);
     let data = Data {
-        load: [before, load()],
+        load: [before, load_averages()],
         rows: &rows,
         reactions: &reactions,
         thresholds: &thresholds,

@@ -1,9 +1,13 @@
 //! Figure 4 on real threads, ten times slower: completion times of jobs.
 
+use super::super::args::Args;
 use super::super::fig4::figure4_system;
+use super::results::finish;
+use super::stall_filter::Point;
+use super::trial::{Trial, TrialMeasurement};
 use super::verdict::{Claim, Verdict, settle};
-use super::{Args, Point, Trial, TrialMeasurement, finish, ms};
 use crate::bounds::{Case, rows};
+use crate::units::ms;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use talea_core::{Span, Time, Work};

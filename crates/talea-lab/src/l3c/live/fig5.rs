@@ -1,12 +1,15 @@
 //! Figure 5 on real threads: the echo server in a time partition, and the cost of short slots for
 //! the other partition.
 
+use super::super::args::Args;
 use super::super::fig5::{figure5_system, unasked};
-use super::stall_filter::Responses;
+use super::super::system_parts::span;
+use super::results::{finish, ms_text};
+use super::stall_filter::{Point, Responses};
+use super::trial::Trial;
 use super::verdict::{Claim, Verdict, settle, undisturbed};
-use super::{Args, Point, Trial, finish, ms, ms_text};
 use crate::bounds::{Case, rows};
-use crate::l3c::{MS, span};
+use crate::units::{MS, ms};
 use serde::Serialize;
 use std::time::Duration;
 use talea_core::engine::TaskId;

@@ -1,10 +1,13 @@
 //! Figure 6 on real threads: the echo server below seven tasks.
 
+use super::super::args::Args;
 use super::super::fig6::{HARMONIC, figure6_system};
-use super::stall_filter::Responses;
+use super::super::system_parts::span;
+use super::results::{finish, ms_text};
+use super::stall_filter::{Point, Responses};
+use super::trial::{Trial, TrialMeasurement};
 use super::verdict::{Claim, Verdict, settle, undisturbed};
-use super::{Args, Point, Trial, TrialMeasurement, finish, ms, ms_text};
-use crate::l3c::{MS, span};
+use crate::units::{MS, ms};
 use serde::Serialize;
 use std::time::Duration;
 use talea_analysis::tree::RootModel;
@@ -164,8 +167,7 @@ fn claims(found: &[(Fig6Row, Responses)]) -> Vec<Claim> {
     let lost: usize = found.iter().map(|(_, waits)| waits.lost()).sum();
     let longest: Vec<u64> = found.iter().filter_map(|(row, _)| row.measured_max_ns).collect();
     let rises = longest.len() == found.len() && longest.windows(2).all(|pair| pair[0] < pair[1]);
-    let texts: Vec<String> =
-        longest.iter().map(|&ns| super::ms_text(Some(Span::from_ns(ns)))).collect();
+    let texts: Vec<String> = longest.iter().map(|&ns| ms_text(Some(Span::from_ns(ns)))).collect();
     let rise = Claim {
         row: "L15",
         says: "the longest latency rises with the utilisation above, and no request is lost"

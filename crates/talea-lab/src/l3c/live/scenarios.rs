@@ -1,13 +1,16 @@
 //! Figures 7 and 8 on real threads: effect of the echo server on A and B in four scenarios. Each
 //! run serves both figures.
 
+use super::super::args::Args;
 use super::super::base::{Load, Phases, Plan, Service, base_system};
 use super::super::scenarios::{PAPER_A, PAPER_B, SCENARIOS};
-use super::stall_filter::Responses;
+use super::super::system_parts::span;
+use super::results::{finish, ms_text};
+use super::stall_filter::{Point, Responses};
+use super::trial::Trial;
 use super::verdict::{Claim, Verdict, settle};
-use super::{Args, Point, Trial, finish, ms, ms_text};
 use crate::bounds::{Case, rows};
-use crate::l3c::{MS, span};
+use crate::units::{MS, ms};
 use serde::Serialize;
 use talea_core::engine::TaskId;
 use talea_core::mutate;

@@ -9,12 +9,24 @@
 //! A claim that a response stays short excludes perturbed jobs. A claim that a response becomes
 //! long subtracts all time that stalls can have added.
 
-use super::Point;
 use crate::echo::RequestTimes;
+use crate::units::ms;
+use serde::Serialize;
 use talea_core::engine::TaskId;
 use talea_core::{Span, Time, mutate, quantile};
 use talea_study::compare::job_times::{JobLog, JobTimes};
 use talea_study::validity::Exclusions;
+
+/// Job or request in the file of raw data.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Point {
+    pub(super) release_ns: u64,
+    /// Response time. `None` if the job had not ended with the run, or the request was never
+    /// answered.
+    pub(super) response_ns: Option<u64>,
+    /// Whether a stall excludes the job or request.
+    pub(super) left_out: bool,
+}
 
 /// Maximum delay of the detection of a stall.
 const MAX_DETECTION_DELAY: Span = talea_exec::stalls::PROBE_PERIOD;
@@ -243,7 +255,7 @@ impl Responses {
     /// Returns the counted responses for a plot: release in seconds, response in milliseconds.
     pub(super) fn curve(&self) -> Vec<(f64, f64)> {
         self.counted()
-            .map(|response| (response.from.as_ns() as f64 / 1e9, super::ms(response.length())))
+            .map(|response| (response.from.as_ns() as f64 / 1e9, ms(response.length())))
             .collect()
     }
 }

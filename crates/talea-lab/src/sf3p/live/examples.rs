@@ -14,7 +14,7 @@
 //! bound, the job is excluded. As in `talea compare`, a run with too many excluded or perturbed
 //! jobs is inconclusive. Without a conclusive run no threshold is passed.
 
-use super::super::super::exec;
+use super::super::super::computer::load_averages;
 use super::super::super::thresholds::{self, Threshold};
 use super::{
     Effort, Instrumentation, RunMeasurement, TOLERANCE, TimeDifferences, cpu, data, finish, run,
@@ -67,7 +67,7 @@ impl ExampleRow {
 
 /// Runs all examples and prints their differences to the simulation.
 pub(in super::super) fn examples(effort: &Effort) -> anyhow::Result<Exit> {
-    let (cpu, load) = (cpu()?, exec::load());
+    let (cpu, load) = (cpu()?, load_averages());
     output::note(&format!("six examples of {} s, {} times", effort.seconds, effort.sets));
     let mut rows = Vec::new();
     for _ in 0..effort.sets {

@@ -1,9 +1,9 @@
 //! Figure 9: the same 32 tasks under EDF over EDF, with one to five levels.
 
-use super::super::super::exec;
+use super::super::super::computer::load_averages;
 use super::super::super::samples::median;
 use super::super::super::thresholds::{self, Threshold};
-use super::super::MS;
+use super::super::super::units::MS;
 use super::{
     Effort, Instrumentation, RunMeasurement, TimeDifferences, cpu, data, finish, fit, mean, run,
 };
@@ -72,7 +72,7 @@ fn system(tasks: &[(Span, Work)], levels: usize) -> (Tree, Workload) {
 
 /// Runs all sets and prints the figure.
 pub(in super::super) fn fig9(effort: &Effort) -> anyhow::Result<Exit> {
-    let (cpu, load) = (cpu()?, exec::load());
+    let (cpu, load) = (cpu()?, load_averages());
     output::note(&format!(
         "{} sets, five trees, {} s each: about {} s; the paper's 1500 sets of 10 s are most of a day: --sets, --seconds",
         effort.sets,

@@ -12,24 +12,17 @@
 
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
-mod examples;
-mod levels;
-mod sets;
-mod table;
+pub(super) mod examples;
+pub(super) mod levels;
+pub(super) mod sets;
+pub(super) mod table;
 
-pub(super) use examples::examples;
-pub(super) use levels::fig9;
-pub(super) use sets::{Shown, sets};
-pub(super) use table::table2;
-use talea_core::mutate;
-use talea_core::quantile;
-use talea_study::validity::Exclusions;
-
-use super::super::exec::{self, cost};
+use super::super::computer::{kernel_release, load_averages};
+use super::super::exec::cost;
 use super::super::folder;
 use super::super::placement::{Cpus, Place};
 use super::super::thresholds::{self, Threshold};
-use super::MS;
+use super::super::units::MS;
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -38,7 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use talea_core::engine::{TaskId, Tree};
 use talea_core::workload::Workload;
-use talea_core::{CpuSet, Monotonic, Span, Time, Work};
+use talea_core::{CpuSet, Monotonic, Span, Time, Work, mutate, quantile};
 use talea_exec::{Failure, Load, Options, RootReport, Stall, stalls};
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::thread_cpu_clock::ThreadCpuClock;
@@ -50,6 +43,7 @@ use talea_study::compare::stall_filter::StallFilter;
 use talea_study::exit::Exit;
 use talea_study::live_run;
 use talea_study::output;
+use talea_study::validity::Exclusions;
 
 /// Extent of an experiment, and the directory of its results.
 #[derive(Clone, Debug)]
@@ -78,7 +72,7 @@ fn finish(
     files: &[PathBuf],
     judged: &[Threshold],
 ) -> anyhow::Result<Exit> {
-    let after = exec::load();
+    let after = load_averages();
     output::print(&format!(
         "load {before} before, {after} after\n{text}\n{}",
         folder::written(files)
@@ -450,8 +444,7 @@ fn data<T: Serialize>(
     rows: &[T],
     thresholds: &[Threshold],
 ) -> anyhow::Result<String> {
-    let kernel =
-        std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+    let kernel = kernel_release();
     let (seconds, seed, load) = (effort.seconds, effort.seed, load.to_owned());
     output::to_json(&Data { kernel, load, seconds, seed, rows, thresholds })
 }

@@ -1,9 +1,9 @@
 //! Figures 6, 7 and 8: random sets under EDF, RM and FIFO at six utilizations.
 
-use super::super::super::exec;
+use super::super::super::computer::load_averages;
 use super::super::super::samples::median;
 use super::super::super::thresholds::{self, Threshold};
-use super::super::{POLICIES, Set, set_of};
+use super::super::random_sets::{POLICIES, Set, set_of};
 use super::{Effort, Instrumentation, RunMeasurement, cpu, data, finish, fit, mean, run};
 use serde::Serialize;
 use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
@@ -58,7 +58,7 @@ fn system(set: &Set, policy: &PolicySpec) -> (Tree, Workload) {
 
 /// Runs all sets and prints one of the figures.
 pub(in super::super) fn sets(shown: Shown, effort: &Effort) -> anyhow::Result<Exit> {
-    let (cpu, load) = (cpu()?, exec::load());
+    let (cpu, load) = (cpu()?, load_averages());
     let mut rows = Vec::new();
     output::note(&format!(
         "{} sets, three policies, {} s each: about {} s; the paper's 1500 sets of 10 s are half a day: --sets, --seconds",

@@ -7,9 +7,10 @@
 //! once per second. Thresholds apply to jobs outside of stalls, which here extend to 200 ms after
 //! their end.
 
-use super::super::super::exec;
+use super::super::super::computer::load_averages;
 use super::super::super::thresholds::{self, Threshold};
-use super::super::{CONFIGURATIONS, MS, PAPER, shipped};
+use super::super::super::units::MS;
+use super::super::flight_management::{CONFIGURATIONS, PAPER, shipped};
 use super::{Effort, Instrumentation, Run, cpu, data, finish, run};
 use serde::Serialize;
 use talea_core::engine::{NodeSpec, TaskId};
@@ -115,7 +116,7 @@ fn groups(ran: &Run, until: Time, of: impl Fn(u32) -> Option<usize>) -> [Group; 
 
 /// Runs the configurations and prints the table.
 pub(in super::super) fn table2(effort: &Effort) -> anyhow::Result<Exit> {
-    let (cpu, load) = (cpu()?, exec::load());
+    let (cpu, load) = (cpu()?, load_averages());
     let mut rows = Vec::new();
     output::note(&format!("six runs of {} s, {} times", effort.seconds, effort.sets));
     for _ in 0..effort.sets {
