@@ -31,7 +31,6 @@ const LARGE_STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("talea-broker", "Spec", 21, TO_MEND),
     ("talea-capi", "TaleaAppReport", 16, "C ABI: fields of the published structure"),
     ("talea-capi", "TaleaInfo", 21, "C ABI: fields of the published structure"),
-    ("talea-core", "Engine", 25, TO_MEND),
     ("talea-daemon", "Daemon", 34, TO_MEND),
     ("talea-os", "Attr", 19, "layout of the kernel's perf_event_attr"),
     ("talea-system", "SchedulerDraft", 22, TO_MEND),

@@ -44,7 +44,7 @@ impl<W: Observer> Engine<W> {
                 self.exhausted.push(parent);
             }
         }
-        self.need_resched = true;
+        self.decision.need_resched = true;
     }
 
     /// Updates the predicted ends of the budgets in use.

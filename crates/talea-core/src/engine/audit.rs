@@ -17,7 +17,7 @@ impl<W: Observer> Engine<W> {
     pub fn audit(&self, now: Time) -> Result<(), String> {
         for (at, scheduler) in self.schedulers.iter().enumerate() {
             let node = &self.nodes[scheduler.node as usize];
-            let id = self.ids[scheduler.node as usize];
+            let id = self.shape.ids[scheduler.node as usize];
             let children = self.children_of(at as u32);
             let ready = children.clone().filter(|(_, child)| child.eligible).count();
             if at == 0 && self.global.is_some() {
@@ -26,7 +26,8 @@ impl<W: Observer> Engine<W> {
             }
             let head = scheduler.current.or_else(|| scheduler.policy.head(now));
             if let (None, Some(head)) = (scheduler.current, head) {
-                let first = self.entry(self.children[(scheduler.first_child + head) as usize].node);
+                let first =
+                    self.entry(self.shape.children[(scheduler.first_child + head) as usize].node);
                 let mut others = children
                     .clone()
                     .filter(|(_, child)| child.eligible && child.entry.child != head);
@@ -35,7 +36,7 @@ impl<W: Observer> Engine<W> {
                 if let Some((other, _)) = others.find(|(_, child)| is_before(child)) {
                     return Err(format!(
                         "1: the head of {id:?} is child {head}, but {:?} comes before it",
-                        self.ids[other]
+                        self.shape.ids[other]
                     ));
                 }
             }
@@ -45,12 +46,14 @@ impl<W: Observer> Engine<W> {
                     return Err(format!("3: {id:?} is eligible without a head"));
                 };
                 let child = &self.nodes
-                    [self.children[(scheduler.first_child + head) as usize].node as usize];
+                    [self.shape.children[(scheduler.first_child + head) as usize].node as usize];
                 let mut presented = scheduler.overrides.apply_to(&child.entry.criteria);
                 if let Some(server) = &scheduler.server {
                     presented.deadline = server.deadline();
                 }
-                if let (true, true, Some(sharing)) = (child.boosted, node.boosted, &self.sharing) {
+                if let (true, true, Some(sharing)) =
+                    (child.boosted, node.boosted, &self.optional.sharing)
+                {
                     presented = presented.most_urgent(sharing.inherited(scheduler.node));
                 }
                 if presented != node.entry.criteria
@@ -85,24 +88,27 @@ impl<W: Observer> Engine<W> {
             let mut at = self.tasks[task as usize].node;
             while self.nodes[at as usize].parent != NONE {
                 if !self.nodes[at as usize].eligible {
-                    return Err(format!("4: {:?} runs and is not eligible", self.ids[at as usize]));
+                    return Err(format!(
+                        "4: {:?} runs and is not eligible",
+                        self.shape.ids[at as usize]
+                    ));
                 }
                 let shared = self.cpus[..cpu].iter().filter_map(|other| other.linked.task());
                 for other in shared {
                     if self.is_above(at, self.tasks[other as usize].node) {
                         return Err(format!(
                             "4: {:?} is active on two CPUs",
-                            self.ids[at as usize]
+                            self.shape.ids[at as usize]
                         ));
                     }
                 }
                 at = self.schedulers[self.nodes[at as usize].parent as usize].node;
             }
         }
-        if self.sharing.as_ref().is_some_and(|sharing| !sharing.is_consistent()) {
+        if self.optional.sharing.as_ref().is_some_and(|sharing| !sharing.is_consistent()) {
             return Err("a task waits for a free resource, or holds one of another task".into());
         }
-        if self.global.is_none() && self.table.is_none() {
+        if self.global.is_none() && self.optional.table.is_none() {
             let root = &self.nodes[self.schedulers[0].node as usize];
             if root.eligible != self.cpus[0].linked.task().is_some() {
                 return Err(
@@ -136,7 +142,7 @@ impl<W: Observer> Engine<W> {
     }
 
     fn audit_global(&self, now: Time) -> Result<(), String> {
-        let children = Children { nodes: &self.nodes, children: &self.children };
+        let children = Children { nodes: &self.nodes, children: &self.shape.children };
         if self.global.as_ref().is_some_and(|global| !global.is_settled(now, children)) {
             return Err("4: a child waits that precedes a running one on its CPUs".into());
         }
@@ -151,10 +157,10 @@ impl<W: Observer> Engine<W> {
             return Err(format!("4: {busy} of {cpus} CPUs are busy, {ready} children are ready"));
         }
         for (at, child) in self.children_of(0) {
-            if let NodeKind::Task(task) = self.node_kinds[at] {
+            if let NodeKind::Task(task) = self.shape.node_kinds[at] {
                 let runs = self.cpus.iter().filter(|cpu| cpu.linked.task() == Some(task)).count();
                 if runs > usize::from(child.eligible) {
-                    return Err(format!("4: {:?} runs {runs} times", self.ids[at]));
+                    return Err(format!("4: {:?} runs {runs} times", self.shape.ids[at]));
                 }
             }
         }

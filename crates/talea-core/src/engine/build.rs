@@ -2,12 +2,12 @@
 
 use super::graph::Graph;
 use super::notifications::NotificationQueue;
-use super::state::{BEGINS_IN_SECTION, IN_SECTION, NonpreemptiveParts};
+use super::state::{BEGINS_IN_SECTION, DecisionState, IN_SECTION, NonpreemptiveParts, TreeShape};
 use super::table::Table;
 use super::{Affinity, NodeId, NodeSpec, Preemption, Tree, sharing};
 use super::{
-    Assignment, ChildRef, CpuState, Engine, Global, NONE, NodeKind, Observer, Runnable,
-    SchedulerNode, TaskState, TreeError, jobs,
+    Assignment, ChildRef, CpuState, Engine, Global, NONE, NodeKind, Observer, OptionalParts,
+    Runnable, SchedulerNode, TaskState, TreeError, jobs,
 };
 use crate::Time;
 use crate::criteria::Criteria;
@@ -177,9 +177,7 @@ impl Tree {
             budget_end: Time::NEVER,
             accounted: false,
         };
-        let mut engine = Engine {
-            timers: Heap::new(2 * schedulers.len() + tasks.len()),
-            exhausted: Vec::with_capacity(schedulers.len()),
+        let shape = TreeShape {
             nonpreemptive: if any_sections {
                 NonpreemptiveParts::Sections
             } else if schedulers.iter().any(|scheduler| !scheduler.preemptive) {
@@ -188,30 +186,39 @@ impl Tree {
                 NonpreemptiveParts::None
             },
             any_accounting: schedulers.iter().any(|scheduler| scheduler.needs_accounting),
-            nodes,
             node_kinds,
             ids,
+            children,
+        };
+        let mut engine = Engine {
+            timers: Heap::new(2 * schedulers.len() + tasks.len()),
+            exhausted: Vec::with_capacity(schedulers.len()),
+            shape,
+            nodes,
             schedulers,
             tasks,
-            children,
             cpus: (0..self.cpus).map(|_| idle()).collect(),
             global,
-            table: table.map(Box::new),
-            graph: graph.map(Box::new),
-            sharing: None,
+            optional: OptionalParts {
+                table: table.map(Box::new),
+                graph: graph.map(Box::new),
+                sharing: None,
+            },
             notifications: NotificationQueue::new(notifications),
             stopped: false,
             now: Time::ZERO,
             ready_seq: 0,
-            need_resched: true,
-            cpus_to_recheck: u64::MAX,
-            stops: 0,
-            starts: 0,
-            orders_polled: false,
+            decision: DecisionState {
+                need_resched: true,
+                cpus_to_recheck: u64::MAX,
+                stops: 0,
+                starts: 0,
+                orders_polled: false,
+            },
             observer,
         };
         if has_sharing {
-            engine.sharing = Some(engine.build_sharing(sharing::SharingPlan {
+            engine.optional.sharing = Some(engine.build_sharing(sharing::SharingPlan {
                 selection: self.selection,
                 inheritance: self.inheritance,
                 accelerators: self.accelerators.len(),

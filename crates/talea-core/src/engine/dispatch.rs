@@ -15,13 +15,13 @@ impl<W: Observer> Engine<W> {
     /// Makes the decision for all CPUs whose assignment may have changed.
     #[inline(always)]
     pub(super) fn decide(&mut self, now: Time) {
-        if self.sharing.is_some() {
+        if self.optional.sharing.is_some() {
             self.resolve_waits(now);
         }
-        self.need_resched = false;
-        let cpus_to_recheck = core::mem::take(&mut self.cpus_to_recheck);
+        self.decision.need_resched = false;
+        let cpus_to_recheck = core::mem::take(&mut self.decision.cpus_to_recheck);
         if let Some(global) = &mut self.global {
-            global.decide(now, Children { nodes: &self.nodes, children: &self.children });
+            global.decide(now, Children { nodes: &self.nodes, children: &self.shape.children });
             let binds = global.binds_jobs();
             let mut left = (global.take_changed_cpus() | cpus_to_recheck)
                 & (u64::MAX >> (64 - self.cpus.len()));
@@ -31,7 +31,7 @@ impl<W: Observer> Engine<W> {
                 let child = self.global.as_ref().and_then(|global| global.running_on(cpu));
                 let candidate = match child {
                     // The root's children are stored first.
-                    Some(child) => self.descend::<true>(now, self.children[child as usize]),
+                    Some(child) => self.descend::<true>(now, self.shape.children[child as usize]),
                     None => None,
                 };
                 if let (true, Some(candidate)) = (binds, candidate) {
@@ -39,7 +39,7 @@ impl<W: Observer> Engine<W> {
                 }
                 self.link(now, cpu, candidate);
             }
-        } else if self.table.is_none() {
+        } else if self.optional.table.is_none() {
             let is_eligible = self.nodes[ChildRef::ROOT.node as usize].eligible;
             let candidate =
                 if is_eligible { self.descend::<true>(now, ChildRef::ROOT) } else { None };
@@ -50,7 +50,7 @@ impl<W: Observer> Engine<W> {
                 self.link(now, cpu, candidate);
             }
         }
-        if self.any_accounting {
+        if self.shape.any_accounting {
             self.update_budget_ends(now);
         }
     }
@@ -73,9 +73,9 @@ impl<W: Observer> Engine<W> {
     ) -> Option<Candidate> {
         let child = if let Some(global) = &self.global {
             // The root's children are stored first.
-            self.children[global.running_on(cpu)? as usize]
-        } else if let Some(table) = &self.table {
-            self.children[table.owner(cpu)? as usize]
+            self.shape.children[global.running_on(cpu)? as usize]
+        } else if let Some(table) = &self.optional.table {
+            self.shape.children[table.owner(cpu)? as usize]
         } else {
             ChildRef::ROOT
         };
@@ -96,7 +96,7 @@ impl<W: Observer> Engine<W> {
         loop {
             match child.kind() {
                 NodeKind::Task(task) => {
-                    if KEEP && self.nonpreemptive.has_sections() {
+                    if KEEP && self.shape.nonpreemptive.has_sections() {
                         self.keep_in_section(child.node, task);
                     }
                     // Among ten thousand tasks, neither this cache line nor the task's own is
@@ -113,7 +113,7 @@ impl<W: Observer> Engine<W> {
                     if KEEP && !state.preemptive {
                         state.current = mutate!("core-nonpreemptive", Some(head), None);
                     }
-                    child = self.children[(state.first_child + head) as usize];
+                    child = self.shape.children[(state.first_child + head) as usize];
                 }
             }
         }
@@ -150,8 +150,11 @@ impl<W: Observer> Engine<W> {
         state.accounted = accounted;
         state.budget_end = Time::NEVER;
         if state.scheduled != linked {
-            let orders =
-                if linked == Assignment::IDLE { &mut self.stops } else { &mut self.starts };
+            let orders = if linked == Assignment::IDLE {
+                &mut self.decision.stops
+            } else {
+                &mut self.decision.starts
+            };
             *orders |= 1 << cpu;
         }
     }
@@ -170,7 +173,7 @@ impl<W: Observer> Engine<W> {
         };
         let mut at = from;
         while let Some(node) = at.filter(|&node| !is_on_path(self, node, to)) {
-            self.observer.on_signal(now, Signal::Deactivate, self.ids[node as usize]);
+            self.observer.on_signal(now, Signal::Deactivate, self.shape.ids[node as usize]);
             at = self.parent_of(node);
         }
         // From the top down: at most as long as the tree is deep, and only with an observer.
@@ -181,7 +184,7 @@ impl<W: Observer> Engine<W> {
             at = self.parent_of(node);
         }
         for &node in path.iter().rev() {
-            self.observer.on_signal(now, Signal::Activate, self.ids[node as usize]);
+            self.observer.on_signal(now, Signal::Activate, self.shape.ids[node as usize]);
         }
     }
 

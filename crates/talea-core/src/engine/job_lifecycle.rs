@@ -53,7 +53,7 @@ impl<W: Observer> Engine<W> {
         self.update_task(now, task, ended);
         mutate!(
             "core-ceiling-comes",
-            if self.sharing.is_some() {
+            if self.optional.sharing.is_some() {
                 self.apply_ceilings(now, task);
             }
         );
@@ -87,18 +87,18 @@ impl<W: Observer> Engine<W> {
         let entry = &mut self.nodes[node as usize].entry;
         entry.job =
             mutate!("core-job-number", entry.job.wrapping_add(1), entry.job.wrapping_mul(1));
-        if self.sharing.is_some() {
+        if self.optional.sharing.is_some() {
             self.release_held(task);
         }
         mutate!(
             "core-nonpreemptive-end",
-            if self.nonpreemptive.any() {
+            if self.shape.nonpreemptive.any() {
                 self.clear_nonpreemptive(node);
             }
         );
 
         self.release(now, task, true);
-        if self.nonpreemptive.any() {
+        if self.shape.nonpreemptive.any() {
             self.recompute_ancestors(now, node);
         }
         if self.global.is_some() {
@@ -107,13 +107,13 @@ impl<W: Observer> Engine<W> {
                 global.job_ended(now, &self.nodes[top as usize].entry, was_started);
             }
         }
-        if self.sharing.is_some() {
+        if self.optional.sharing.is_some() {
             self.wake_waiters(now);
         }
-        if self.graph.is_some() {
+        if self.optional.graph.is_some() {
             self.publish(now, task, deadline);
         }
-        self.need_resched = true;
+        self.decision.need_resched = true;
     }
 
     /// Blocks the current job of `task`, which waits for an event other than a CPU.
@@ -138,7 +138,7 @@ impl<W: Observer> Engine<W> {
             above.current = mutate!("core-section-point", None, above.current);
             self.recompute_ancestors(now, node);
         }
-        self.need_resched = true;
+        self.decision.need_resched = true;
     }
 
     /// Makes the current job of `task` yield its CPU voluntarily. `how` propagates the change.
@@ -146,11 +146,11 @@ impl<W: Observer> Engine<W> {
     /// Nonpreemptive schedulers above the task may then select another child.
     pub(super) fn yield_cpu(&mut self, now: Time, task: u32, how: impl FnOnce(&mut Self)) {
         let node = self.tasks[task as usize].node;
-        if self.nonpreemptive.any() {
+        if self.shape.nonpreemptive.any() {
             self.clear_nonpreemptive(node);
         }
         how(self);
-        if !self.nonpreemptive.any() {
+        if !self.shape.nonpreemptive.any() {
             return;
         }
         self.recompute_ancestors(now, node);

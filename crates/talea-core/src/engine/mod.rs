@@ -83,29 +83,21 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use global::Global;
 use state::{
-    AWAITS_RESOURCE, Assignment, Candidate, ChildRef, CpuState, NONE, NodeKind, NonpreemptiveParts,
-    Runnable, SELF_SUSPENDED, SchedulerNode, TaskState,
+    AWAITS_RESOURCE, Assignment, Candidate, ChildRef, CpuState, DecisionState, NONE, NodeKind,
+    Runnable, SELF_SUSPENDED, SchedulerNode, TaskState, TreeShape,
 };
 
 /// The scheduler of one root at run time.
 #[derive(Debug)]
 pub struct Engine<W: Observer = ()> {
+    shape: TreeShape,
     nodes: Vec<Runnable>,
-    /// `node_kinds[n]`: whether node `n` is a task or a scheduler, with its index.
-    node_kinds: Vec<NodeKind>,
-    /// `ids[n]`: the node of the tree from which node `n` was built.
-    ids: Vec<NodeId>,
     schedulers: Vec<SchedulerNode>,
     tasks: Vec<TaskState>,
-    children: Vec<ChildRef>,
     cpus: Vec<CpuState>,
     /// Run queues of a root with several CPUs.
     global: Option<Global>,
-    /// The off-line table of the root.
-    table: Option<Box<table::Table>>,
-    graph: Option<Box<graph::Graph>>,
-    /// Versions, accelerators and resources.
-    sharing: Option<Box<sharing::Sharing>>,
+    optional: OptionalParts,
     notifications: notifications::NotificationQueue,
     /// Whether new jobs are refused.
     stopped: bool,
@@ -117,22 +109,18 @@ pub struct Engine<W: Observer = ()> {
     now: Time,
     /// Sequence number of the last child that became ready.
     ready_seq: u64,
-    /// Whether a decision is due.
-    need_resched: bool,
-    /// Bit mask of CPUs whose task may change although the root's choice is unchanged.
-    cpus_to_recheck: u64,
-    /// Bit mask of CPUs with a pending order to idle.
-    stops: u64,
-    /// Bit mask of CPUs with a pending order to run a job.
-    starts: u64,
-    /// Whether orders of the last decision were polled and their end is not yet reported to the
-    /// observer.
-    orders_polled: bool,
-    /// Nonpreemptive parts of the tree.
-    nonpreemptive: NonpreemptiveParts,
-    /// Whether some scheduler accounts the consumption of its children.
-    any_accounting: bool,
+    decision: DecisionState,
     observer: W,
+}
+
+/// Parts that exist only if the description of the tree uses them.
+#[derive(Debug, Default)]
+struct OptionalParts {
+    /// The off-line table of the root.
+    table: Option<Box<table::Table>>,
+    graph: Option<Box<graph::Graph>>,
+    /// Versions, accelerators and resources.
+    sharing: Option<Box<sharing::Sharing>>,
 }
 
 impl<W: Observer> Engine<W> {
@@ -141,7 +129,7 @@ impl<W: Observer> Engine<W> {
     #[inline]
     pub fn next_wakeup(&self) -> Option<Time> {
         let timer = self.timers.first().map_or(Time::NEVER, |(key, _)| Time::from_ns(key >> 2));
-        let next = if self.any_accounting {
+        let next = if self.shape.any_accounting {
             self.cpus.iter().fold(timer, |next, cpu| next.min(cpu.budget_end))
         } else {
             timer
@@ -191,18 +179,18 @@ impl<W: Observer> Engine<W> {
     /// order is left.
     #[inline(always)]
     pub fn poll(&mut self, now: Time) -> Option<Order> {
-        if self.stops | self.starts == 0 {
-            if core::mem::take(&mut self.orders_polled) {
+        if self.decision.stops | self.decision.starts == 0 {
+            if core::mem::take(&mut self.decision.orders_polled) {
                 return None;
             }
             self.process_due(now, Phase::Starts);
-            if self.need_resched {
+            if self.decision.need_resched {
                 self.decide(now);
             } else {
                 if mutate!(
                     "core-meter-stale",
-                    self.any_accounting,
-                    self.any_accounting && self.cpus.iter().any(|cpu| cpu.budget_end <= now)
+                    self.shape.any_accounting,
+                    self.shape.any_accounting && self.cpus.iter().any(|cpu| cpu.budget_end <= now)
                 ) {
                     // Budgets were predicted for full speed. The driver is called earlier, so part
                     // of the time was lost.
@@ -218,21 +206,25 @@ impl<W: Observer> Engine<W> {
     /// CPUs.
     #[inline(always)]
     fn next_order(&mut self) -> Option<Order> {
-        if mutate!("core-order-stop", self.stops != 0, self.stops != 0 && self.starts == 0) {
-            let cpu = self.stops.trailing_zeros();
-            self.stops &= self.stops - 1;
-            self.orders_polled = true;
+        if mutate!(
+            "core-order-stop",
+            self.decision.stops != 0,
+            self.decision.stops != 0 && self.decision.starts == 0
+        ) {
+            let cpu = self.decision.stops.trailing_zeros();
+            self.decision.stops &= self.decision.stops - 1;
+            self.decision.orders_polled = true;
             self.cpus[cpu as usize].scheduled = Assignment::IDLE;
             return Some(Order::Idle { cpu: Cpu(cpu) });
         }
-        if self.starts != 0 {
-            let cpu = self.starts.trailing_zeros();
-            self.starts &= self.starts - 1;
-            self.orders_polled = true;
+        if self.decision.starts != 0 {
+            let cpu = self.decision.starts.trailing_zeros();
+            self.decision.starts &= self.decision.starts - 1;
+            self.decision.orders_polled = true;
             let state = &mut self.cpus[cpu as usize];
             state.scheduled = state.linked;
             let Assignment { task, job } = state.linked;
-            let version = self.sharing.as_ref().map_or(0, |sharing| sharing.version(task));
+            let version = self.optional.sharing.as_ref().map_or(0, |sharing| sharing.version(task));
             return Some(Order::Run { cpu: Cpu(cpu), task: TaskId(task), job, version });
         }
         None

@@ -37,12 +37,13 @@ impl<W: Observer> Engine<W> {
     /// nonpreemptive section or enforced separation. Then only criteria and the order of arrivals
     /// count.
     fn is_plain(&self) -> bool {
-        let holds = self.sharing.as_ref().is_some_and(|sharing| sharing.can_block());
+        let holds = self.optional.sharing.as_ref().is_some_and(|sharing| sharing.can_block());
         let enforces_separation = self.tasks.iter().any(|task| task.jobs.enforces_separation());
-        let is_one = self.cpus.len() == 1 && self.table.is_none() && self.graph.is_none();
+        let is_one =
+            self.cpus.len() == 1 && self.optional.table.is_none() && self.optional.graph.is_none();
         is_one
-            && mutate!("core-section-deferral", !self.nonpreemptive.has_sections(), true)
-            && !self.any_accounting
+            && mutate!("core-section-deferral", !self.shape.nonpreemptive.has_sections(), true)
+            && !self.shape.any_accounting
             && !holds
             && !enforces_separation
     }

@@ -62,7 +62,7 @@ impl<W: Observer> Engine<W> {
         let (node, eligible) = (state.node, state.released && state.blocked_on == 0);
         let presented = &mut self.nodes[node as usize].entry.criteria;
         let mut changed = false;
-        if self.sharing.is_some() {
+        if self.optional.sharing.is_some() {
             let criteria = self.task_criteria(task);
             return self.update_node(now, node, eligible, criteria, requeue);
         }
@@ -129,10 +129,10 @@ impl<W: Observer> Engine<W> {
         mutate!(
             "core-signals",
             if W::ENABLED {
-                self.observer.on_signal(now, signal, self.ids[node as usize]);
+                self.observer.on_signal(now, signal, self.shape.ids[node as usize]);
             },
             if W::ENABLED && signal != Signal::Update {
-                self.observer.on_signal(now, signal, self.ids[node as usize]);
+                self.observer.on_signal(now, signal, self.shape.ids[node as usize]);
             }
         );
         let (entry, parent) = (&runnable.entry, runnable.parent);
@@ -145,7 +145,7 @@ impl<W: Observer> Engine<W> {
                 Signal::Finished => global.finished(now, entry.child),
                 _ => global.update(now, entry),
             }
-            self.need_resched = true;
+            self.decision.need_resched = true;
             return None;
         }
         let scheduler = &mut self.schedulers[parent as usize];
@@ -163,7 +163,7 @@ impl<W: Observer> Engine<W> {
         // Below a table, no child waits for another: a newly ready child may have a CPU of its own.
         (mutate!(
             "core-table-new-child",
-            resched == Resched::Pick || (parent == 0 && self.table.is_some()),
+            resched == Resched::Pick || (parent == 0 && self.optional.table.is_some()),
             resched == Resched::Pick
         ))
         .then_some(parent)
@@ -173,14 +173,14 @@ impl<W: Observer> Engine<W> {
     /// overrides.
     #[inline]
     pub(super) fn compute_criteria(&mut self, now: Time, scheduler: u32) -> (bool, Criteria) {
-        self.need_resched = true;
-        self.cpus_to_recheck = u64::MAX;
+        self.decision.need_resched = true;
+        self.decision.cpus_to_recheck = u64::MAX;
         let state = &mut self.schedulers[scheduler as usize];
         let head = state.current.or_else(|| state.policy.settled_head(now));
         let mut eligible = head.is_some();
         let mut criteria = match head {
             Some(head) => {
-                let child = self.children[(state.first_child + head) as usize].node;
+                let child = self.shape.children[(state.first_child + head) as usize].node;
                 state.overrides.apply_to(&self.nodes[child as usize].entry.criteria)
             }
             None => self.nodes[state.node as usize].entry.criteria,
@@ -205,7 +205,7 @@ impl<W: Observer> Engine<W> {
             state.pending = pending;
             self.update_refill_timer(now, scheduler);
         }
-        if let (true, Some(head)) = (self.sharing.is_some(), head) {
+        if let (true, Some(head)) = (self.optional.sharing.is_some(), head) {
             criteria = self.scheduler_criteria(scheduler, head, &criteria);
         }
         (eligible, criteria)
@@ -254,8 +254,8 @@ impl<W: Observer> Engine<W> {
     /// Updates a root without server and observer: only its eligibility is needed.
     #[inline]
     fn update_root(&mut self, now: Time) {
-        self.need_resched = true;
-        self.cpus_to_recheck = u64::MAX;
+        self.decision.need_resched = true;
+        self.decision.cpus_to_recheck = u64::MAX;
         let root = &self.schedulers[0];
         let eligible = root.current.is_some() || !root.policy.is_idle(now);
         self.nodes[ChildRef::ROOT.node as usize].eligible = eligible;

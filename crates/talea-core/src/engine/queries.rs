@@ -19,7 +19,7 @@ impl<W: Observer> Engine<W> {
 
     /// Returns the tree node of a task.
     pub fn node_of(&self, task: TaskId) -> NodeId {
-        self.ids[self.tasks[task.0 as usize].node as usize]
+        self.shape.ids[self.tasks[task.0 as usize].node as usize]
     }
 
     /// Returns the first pending job of `task`: the current job, or the next job if none is
@@ -45,7 +45,7 @@ impl<W: Observer> Engine<W> {
 
     /// Whether the engine may ever need [`super::Event::Ran`].
     pub fn needs_accounting(&self) -> bool {
-        self.any_accounting
+        self.shape.any_accounting
     }
 
     /// Whether the engine needs [`super::Event::Ran`] for `cpu` now.
@@ -92,7 +92,7 @@ impl<W: Observer> Engine<W> {
     pub fn first_cpu(&self, task: TaskId) -> Cpu {
         let top = self.root_child_of(self.tasks[task.0 as usize].node);
         let child = self.nodes[top as usize].entry.child;
-        Cpu(match (&self.global, &self.table) {
+        Cpu(match (&self.global, &self.optional.table) {
             (Some(global), _) => global.first_cpu(child),
             (_, Some(table)) => table.first_cpu(child).unwrap_or(0),
             _ => 0,
@@ -119,7 +119,7 @@ impl<W: Observer> Engine<W> {
     pub fn budgets(&self, now: Time) -> impl Iterator<Item = (NodeId, Work)> {
         self.schedulers.iter().filter_map(move |scheduler| {
             let server = scheduler.server.as_ref()?;
-            Some((self.ids[scheduler.node as usize], server.budget(now)))
+            Some((self.shape.ids[scheduler.node as usize], server.budget(now)))
         })
     }
 
@@ -131,16 +131,16 @@ impl<W: Observer> Engine<W> {
 
     /// Returns the holder of an accelerator.
     pub fn accelerator_holder(&self, accelerator: AcceleratorId) -> Option<TaskId> {
-        self.sharing.as_ref()?.accelerator(accelerator.0).map(TaskId)
+        self.optional.sharing.as_ref()?.accelerator(accelerator.0).map(TaskId)
     }
 
     /// Returns the holder of a resource.
     pub fn resource_holder(&self, resource: ResourceId) -> Option<TaskId> {
-        self.sharing.as_ref()?.resource(resource.0).map(TaskId)
+        self.optional.sharing.as_ref()?.resource(resource.0).map(TaskId)
     }
 
     pub(super) fn change(&mut self, condition: Condition) {
-        if let Some(sharing) = &mut self.sharing {
+        if let Some(sharing) = &mut self.optional.sharing {
             mutate!("core-version-condition", sharing.conditions.set(condition));
         }
     }

@@ -1,9 +1,11 @@
 //! Run-time state of nodes, tasks and CPUs.
 
+use super::ids::NodeId;
 use super::jobs;
 use crate::criteria::Overrides;
 use crate::sched::{self, Child, ReadyChild};
 use crate::{Span, Time, server};
+use alloc::vec::Vec;
 
 pub(super) const NONE: u32 = u32::MAX;
 /// The driver has reported that the job waits for an event other than a CPU.
@@ -72,6 +74,44 @@ impl ChildRef {
     }
 }
 
+/// Parts of the tree that do not change after the build.
+///
+/// Invariants:
+/// 1. `node_kinds` and `ids` have one entry for each node.
+/// 2. The children of a scheduler are consecutive, and those of the root come first.
+#[derive(Debug)]
+pub(super) struct TreeShape {
+    /// `node_kinds[n]`: whether node `n` is a task or a scheduler, with its index.
+    pub(super) node_kinds: Vec<NodeKind>,
+    /// `ids[n]`: the node of the tree from which node `n` was built.
+    pub(super) ids: Vec<NodeId>,
+    pub(super) children: Vec<ChildRef>,
+    pub(super) nonpreemptive: NonpreemptiveParts,
+    /// Whether some scheduler accounts the consumption of its children.
+    pub(super) any_accounting: bool,
+}
+
+/// Next decision, and orders of the last decision that were not polled.
+///
+/// Invariants:
+/// 1. A CPU has an order exactly if its linked assignment is not its scheduled one: in `stops` to
+///    idle, in `starts` to run a job.
+/// 2. A decision is made only if no order is left.
+#[derive(Debug)]
+pub(super) struct DecisionState {
+    /// Whether a decision is due.
+    pub(super) need_resched: bool,
+    /// Bit mask of CPUs whose task may change although the root's choice is unchanged.
+    pub(super) cpus_to_recheck: u64,
+    /// Bit mask of CPUs with a pending order to idle.
+    pub(super) stops: u64,
+    /// Bit mask of CPUs with a pending order to run a job.
+    pub(super) starts: u64,
+    /// Whether orders of the last decision were polled and their end is not yet reported to the
+    /// observer.
+    pub(super) orders_polled: bool,
+}
+
 /// Run-time state of a scheduler.
 #[derive(Debug)]
 pub(super) struct SchedulerNode {
@@ -82,7 +122,7 @@ pub(super) struct SchedulerNode {
     pub(super) last_deadline: Time,
     pub(super) overrides: Overrides,
     pub(super) node: u32,
-    /// Index of the first child in [`Engine::children`](super::Engine).
+    /// Index of the first child in [`TreeShape::children`].
     pub(super) first_child: u32,
     /// Whether a child is ready, as last reported to the server.
     pub(super) pending: bool,

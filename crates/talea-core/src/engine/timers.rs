@@ -64,7 +64,7 @@ impl<W: Observer> Engine<W> {
 
     pub(super) fn update_policy_timer(&mut self, scheduler: u32) {
         let timer = TimerId::Policy(scheduler);
-        let next = match &self.table {
+        let next = match &self.optional.table {
             Some(table) if scheduler == 0 => table.next_edge(),
             _ => self.schedulers[scheduler as usize].policy.next_wakeup(),
         };
@@ -111,7 +111,7 @@ impl<W: Observer> Engine<W> {
             let scheduler = timer - schedulers;
             let phase = if due & 3 == Phase::Ends as u64 { Phase::Ends } else { Phase::Starts };
             let at = Time::from_ns(due >> 2);
-            if scheduler == 0 && self.table.is_some() {
+            if scheduler == 0 && self.optional.table.is_some() {
                 self.advance_table(now, (at, phase));
                 return self.update_policy_timer(scheduler);
             }

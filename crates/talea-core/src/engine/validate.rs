@@ -16,11 +16,12 @@ impl<W: Observer> Engine<W> {
             Event::Blocked { task } => is_running(task) && !is_blocked(task),
             Event::Woke { task } => is_task(task) && is_blocked(task),
             Event::PreemptionPoint { task, .. } => {
-                self.nonpreemptive.has_sections() && is_running(task)
+                self.shape.nonpreemptive.has_sections() && is_running(task)
             }
             Event::Locked { task, resource } => {
                 is_running(task)
                     && self
+                        .optional
                         .sharing
                         .as_ref()
                         .is_some_and(|sharing| sharing.may_lock(task.0, resource.0))
@@ -28,17 +29,18 @@ impl<W: Observer> Engine<W> {
             Event::Unlocked { task, resource } => {
                 is_running(task)
                     && self
+                        .optional
                         .sharing
                         .as_ref()
                         .is_some_and(|sharing| sharing.holds(task.0, resource.0))
             }
-            Event::Pushed { channel } => self.graph.as_ref().is_some_and(|graph| {
+            Event::Pushed { channel } => self.optional.graph.as_ref().is_some_and(|graph| {
                 graph
                     .source(channel)
                     .is_some_and(|task| self.tasks[task as usize].jobs.first().is_some())
             }),
             Event::Popped { channel } => {
-                self.graph.as_ref().is_some_and(|graph| graph.source(channel).is_some())
+                self.optional.graph.as_ref().is_some_and(|graph| graph.source(channel).is_some())
             }
             Event::Ran { cpu, .. } => (cpu.0 as usize) < self.cpus.len(),
             Event::Changed(_) | Event::Stopped | Event::Timer => true,

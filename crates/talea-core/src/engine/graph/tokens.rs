@@ -61,9 +61,9 @@ impl Graph {
 impl<W: Observer> Engine<W> {
     /// Publishes the tokens of a completed job of `task` with `deadline`, and activates the sinks.
     pub(in super::super) fn publish(&mut self, now: Time, task: u32, deadline: Time) {
-        let count = self.graph.as_ref().map_or(0, |graph| graph.out[task as usize].len());
+        let count = self.optional.graph.as_ref().map_or(0, |graph| graph.out[task as usize].len());
         for index in 0..count {
-            let graph = self.graph.as_mut().expect("counted");
+            let graph = self.optional.graph.as_mut().expect("counted");
             let at = graph.out[task as usize][index];
             let channel = &mut graph.channels[at as usize];
             let sink = channel.to;
@@ -75,7 +75,7 @@ impl<W: Observer> Engine<W> {
                 ));
             }
             while let Some(deadline) =
-                self.graph.as_mut().and_then(|graph| graph.claim_inputs(sink))
+                self.optional.graph.as_mut().and_then(|graph| graph.claim_inputs(sink))
             {
                 let due = mutate!(
                     "core-graph-carried",
@@ -109,7 +109,7 @@ impl<W: Observer> Engine<W> {
     /// Pushes a token of the current job of the source of `channel`. The token becomes visible when
     /// the job completes.
     pub(in super::super) fn push_token(&mut self, channel: ChannelId) -> Handled {
-        let graph = self.graph.as_mut().expect("a channel of this engine");
+        let graph = self.optional.graph.as_mut().expect("a channel of this engine");
         let channel = &mut graph.channels[channel.0 as usize];
         let job =
             self.tasks[channel.from as usize].jobs.first().expect("a job of the source is pending");
@@ -122,7 +122,7 @@ impl<W: Observer> Engine<W> {
 
     /// Pops a token for a job of the sink of `channel`.
     pub(in super::super) fn pop_token(&mut self, channel: ChannelId) -> Handled {
-        let graph = self.graph.as_mut().expect("a channel of this engine");
+        let graph = self.optional.graph.as_mut().expect("a channel of this engine");
         if graph.channels[channel.0 as usize].pop() {
             Handled::Done
         } else {
@@ -132,19 +132,20 @@ impl<W: Observer> Engine<W> {
 
     /// Returns the counters of `channel`.
     pub fn traffic(&self, channel: ChannelId) -> Traffic {
-        self.graph
+        self.optional
+            .graph
             .as_ref()
             .map_or_else(Traffic::default, |graph| graph.channels[channel.0 as usize].traffic)
     }
 
     /// Returns the number of data tokens in `channel` from completed jobs.
     pub fn stored(&self, channel: ChannelId) -> u32 {
-        self.graph.as_ref().map_or(0, |graph| graph.channels[channel.0 as usize].visible)
+        self.optional.graph.as_ref().map_or(0, |graph| graph.channels[channel.0 as usize].visible)
     }
 
     /// Iterates over the data channels out of `task`.
     pub fn outputs(&self, task: TaskId) -> impl Iterator<Item = ChannelId> {
-        let graph = self.graph.as_ref();
+        let graph = self.optional.graph.as_ref();
         let out = graph.map_or(&[][..], |graph| &graph.out[task.0 as usize]);
         out.iter()
             .filter(move |&&at| graph.is_some_and(|graph| !graph.channels[at as usize].is_signal))
@@ -153,7 +154,7 @@ impl<W: Observer> Engine<W> {
 
     /// Iterates over the data channels into `task`, with the tokens of an activation.
     pub fn inputs(&self, task: TaskId) -> impl Iterator<Item = (ChannelId, u32)> {
-        let graph = self.graph.as_ref();
+        let graph = self.optional.graph.as_ref();
         let into = graph.map_or(&[][..], |graph| &graph.into[task.0 as usize]);
         into.iter().filter_map(move |&at| {
             let channel = &graph?.channels[at as usize];
@@ -164,7 +165,7 @@ impl<W: Observer> Engine<W> {
     /// Returns the number of tokens from completed jobs that have activated no job, with or without
     /// data.
     pub fn unclaimed(&self, channel: ChannelId) -> u32 {
-        let channel = self.graph.as_ref().map(|graph| &graph.channels[channel.0 as usize]);
+        let channel = self.optional.graph.as_ref().map(|graph| &graph.channels[channel.0 as usize]);
         channel.map_or(0, |channel| channel.visible - channel.claimed)
     }
 
@@ -174,7 +175,9 @@ impl<W: Observer> Engine<W> {
     /// the old run are meaningless. The tokens therefore count as activations at the new time zero,
     /// with the relative deadline of the task that they activate.
     pub fn keep_channels<V: Observer>(&mut self, before: &Engine<V>) {
-        let (Some(graph), Some(old)) = (&self.graph, &before.graph) else { return };
+        let (Some(graph), Some(old)) = (&self.optional.graph, &before.optional.graph) else {
+            return;
+        };
         let left = graph.channels.iter().map(|channel| {
             let was = old.channels.iter().find(|was| was.id == channel.id);
             was.map_or(0, |was| {
@@ -187,7 +190,7 @@ impl<W: Observer> Engine<W> {
     /// Fills channel `c` with `left[c]` tokens at time zero, and activates the sinks that then have
     /// their tokens. Channels without a number stay empty.
     pub fn keep_tokens(&mut self, left: &[u32]) {
-        let Some(graph) = &mut self.graph else { return };
+        let Some(graph) = &mut self.optional.graph else { return };
         for (channel, &count) in graph.channels.iter_mut().zip(left) {
             let deadline = Time::ZERO + self.tasks[channel.to as usize].deadline;
             for _ in 0..count.min(channel.deadlines.len() as u32) {
@@ -199,7 +202,7 @@ impl<W: Observer> Engine<W> {
         let nodes: Vec<u32> = graph.channels.iter().map(|channel| channel.to).collect();
         for sink in nodes {
             while let Some(deadline) =
-                self.graph.as_mut().and_then(|graph| graph.claim_inputs(sink))
+                self.optional.graph.as_mut().and_then(|graph| graph.claim_inputs(sink))
             {
                 self.activate(Time::ZERO, sink, Time::ZERO, deadline);
             }

@@ -56,9 +56,9 @@ impl<W: Observer> Engine<W> {
     /// job may run.
     pub(in super::super) fn resolve_waits(&mut self, now: Time) {
         loop {
-            self.need_resched = false;
+            self.decision.need_resched = false;
             if let Some(global) = &mut self.global {
-                global.decide(now, Children { nodes: &self.nodes, children: &self.children });
+                global.decide(now, Children { nodes: &self.nodes, children: &self.shape.children });
             }
             let mut first: Option<(usize, u32)> = None;
             for cpu in 0..self.cpus.len() {
@@ -70,6 +70,7 @@ impl<W: Observer> Engine<W> {
                     continue;
                 };
                 if !self
+                    .optional
                     .sharing
                     .as_ref()
                     .is_some_and(|sharing| sharing.tasks[task as usize].must_acquire)
@@ -77,7 +78,7 @@ impl<W: Observer> Engine<W> {
                     continue;
                 }
                 let is_first = first.is_none_or(|(other, _)| {
-                    let children = Children { nodes: &self.nodes, children: &self.children };
+                    let children = Children { nodes: &self.nodes, children: &self.shape.children };
                     let global = self.global.as_ref();
                     let outranks =
                         global.is_some_and(|global| global.outranks(now, children, cpu, other));
@@ -94,7 +95,7 @@ impl<W: Observer> Engine<W> {
 
     /// Acquires the needs of `task`, which was selected for `cpu`, or blocks the task.
     fn acquire(&mut self, now: Time, cpu: usize, task: u32) {
-        let sharing = self.sharing.as_mut().expect("sharing state");
+        let sharing = self.optional.sharing.as_mut().expect("sharing state");
         if let WaitsFor::Resource(which) = sharing.tasks[task as usize].waits_for {
             if !sharing.may_acquire(task, which) {
                 return self.deny_cpu(now, cpu, task);
@@ -103,7 +104,7 @@ impl<W: Observer> Engine<W> {
             (shared.waits_for, shared.must_acquire) = (WaitsFor::Nothing, false);
             return self.grant_lock(now, task, which);
         }
-        if let Some(table) = &self.table {
+        if let Some(table) = &self.optional.table {
             // The author of the table is responsible for accelerators (YASMIN section 3.4).
             let shared = &mut sharing.tasks[task as usize];
             let chosen =
@@ -135,7 +136,7 @@ impl<W: Observer> Engine<W> {
     fn block(&mut self, now: Time, task: u32) {
         let state = &mut self.tasks[task as usize];
         state.blocked_on |= AWAITS_RESOURCE;
-        let sharing = self.sharing.as_mut().expect("sharing state");
+        let sharing = self.optional.sharing.as_mut().expect("sharing state");
         sharing.waiting.push(task);
         if sharing.is_deadlock(task) {
             self.notifications.push(Notification::Deadlock { task: TaskId(task) });
@@ -176,7 +177,7 @@ impl<W: Observer> Engine<W> {
 
     /// Locks a resource, or blocks the task. Returns whether the resource is locked.
     pub(in super::super) fn try_lock(&mut self, now: Time, task: u32, which: u32) -> bool {
-        let sharing = self.sharing.as_mut().expect("a resource of this engine");
+        let sharing = self.optional.sharing.as_mut().expect("a resource of this engine");
         assert!(
             sharing.tasks[task as usize].uses.iter().any(|used| used.0 == which),
             "locks an undeclared resource"
@@ -196,7 +197,7 @@ impl<W: Observer> Engine<W> {
     }
 
     fn grant_lock(&mut self, now: Time, task: u32, which: u32) {
-        let sharing = self.sharing.as_mut().expect("a resource of this engine");
+        let sharing = self.optional.sharing.as_mut().expect("a resource of this engine");
         sharing.lock(now, task, which);
         if sharing.resources[which as usize].protocol == Protocol::Ceiling {
             self.recompute_inheritance(now);
@@ -205,7 +206,7 @@ impl<W: Observer> Engine<W> {
 
     /// Unlocks a resource.
     pub(in super::super) fn unlock(&mut self, now: Time, task: u32, which: u32) {
-        let sharing = self.sharing.as_mut().expect("a resource of this engine");
+        let sharing = self.optional.sharing.as_mut().expect("a resource of this engine");
         let holder = core::mem::replace(&mut sharing.resources[which as usize].holder, NONE);
         assert_eq!(holder, task, "unlocks a resource that it does not hold");
         self.wake_waiters(now);
@@ -217,14 +218,14 @@ impl<W: Observer> Engine<W> {
     pub(in super::super) fn release_held(&mut self, task: u32) {
         let node = self.tasks[task as usize].node;
         self.nodes[node as usize].boosted = false;
-        self.sharing.as_mut().expect("sharing state").release_all(task);
+        self.optional.sharing.as_mut().expect("sharing state").release_all(task);
     }
 
     /// Wakes the waiting tasks whose needs may be available.
     pub(in super::super) fn wake_waiters(&mut self, now: Time) {
         let mut at = 0;
         let mut changed = false;
-        while let Some(sharing) = &mut self.sharing
+        while let Some(sharing) = &mut self.optional.sharing
             && let Some(&task) = sharing.waiting.get(at)
         {
             if !sharing.can_proceed(task) {
@@ -240,7 +241,7 @@ impl<W: Observer> Engine<W> {
             self.update_task(now, task, false);
             changed = true;
         }
-        let sharing = self.sharing.as_ref().expect("sharing state");
+        let sharing = self.optional.sharing.as_ref().expect("sharing state");
         if changed || !sharing.boosted.is_empty() {
             self.recompute_inheritance(now);
         }

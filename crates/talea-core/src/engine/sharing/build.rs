@@ -23,7 +23,7 @@ impl<W: Observer> Engine<W> {
                 .reduce(|a, b| self.common_ancestor(a, b))
                 .unwrap_or(0);
             // The common ancestor of a single user is the task itself.
-            let ancestor = match self.node_kinds[all as usize] {
+            let ancestor = match self.shape.node_kinds[all as usize] {
                 NodeKind::Task(_) => self.parent_of(all).unwrap_or(0),
                 NodeKind::Scheduler(_) => all,
             };

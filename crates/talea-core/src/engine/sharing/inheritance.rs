@@ -33,7 +33,7 @@ impl<W: Observer> Engine<W> {
     #[cold]
     pub(in super::super) fn task_criteria(&self, task: u32) -> Criteria {
         let (state, sharing) =
-            (&self.tasks[task as usize], self.sharing.as_ref().expect("sharing state"));
+            (&self.tasks[task as usize], self.optional.sharing.as_ref().expect("sharing state"));
         let node = &self.nodes[state.node as usize];
         let mut base_criteria = sharing.tasks[task as usize].base_criteria;
         (base_criteria.arrival, base_criteria.deadline) =
@@ -57,9 +57,11 @@ impl<W: Observer> Engine<W> {
         head: Child,
         own: &Criteria,
     ) -> Criteria {
-        let (scheduler, sharing) =
-            (&self.schedulers[scheduler as usize], self.sharing.as_ref().expect("sharing state"));
-        let child = self.children[(scheduler.first_child + head) as usize].node;
+        let (scheduler, sharing) = (
+            &self.schedulers[scheduler as usize],
+            self.optional.sharing.as_ref().expect("sharing state"),
+        );
+        let child = self.shape.children[(scheduler.first_child + head) as usize].node;
         let leads =
             self.nodes[child as usize].boosted && self.nodes[scheduler.node as usize].boosted;
         mutate!(
@@ -92,7 +94,7 @@ impl<W: Observer> Engine<W> {
     ) -> Criteria {
         while let Some(above) = self.parent_of(node).filter(|&above| above != ancestor) {
             node = above;
-            let NodeKind::Scheduler(scheduler) = self.node_kinds[node as usize] else {
+            let NodeKind::Scheduler(scheduler) = self.shape.node_kinds[node as usize] else {
                 unreachable!("tasks have no children")
             };
             let scheduler = &self.schedulers[scheduler as usize];
@@ -107,9 +109,13 @@ impl<W: Observer> Engine<W> {
     /// Whether there is a server between `node` and the scheduler at `ancestor`.
     pub(super) fn has_server_between(&self, node: u32, ancestor: u32) -> bool {
         let schedulers = core::iter::successors(self.parent_of(node), |&at| self.parent_of(at));
-        schedulers.take_while(|&at| at != ancestor).any(|at| match self.node_kinds[at as usize] {
-            NodeKind::Scheduler(scheduler) => self.schedulers[scheduler as usize].server.is_some(),
-            NodeKind::Task(_) => false,
+        schedulers.take_while(|&at| at != ancestor).any(|at| {
+            match self.shape.node_kinds[at as usize] {
+                NodeKind::Scheduler(scheduler) => {
+                    self.schedulers[scheduler as usize].server.is_some()
+                }
+                NodeKind::Task(_) => false,
+            }
         })
     }
 
@@ -118,7 +124,7 @@ impl<W: Observer> Engine<W> {
     #[cold]
     pub(in super::super) fn apply_ceilings(&mut self, now: Time, task: u32) {
         if self.tasks[task as usize].released
-            && self.sharing.as_ref().is_some_and(|sharing| sharing.is_below_ceiling(task))
+            && self.optional.sharing.as_ref().is_some_and(|sharing| sharing.is_below_ceiling(task))
         {
             self.recompute_inheritance(now);
         }
@@ -126,7 +132,7 @@ impl<W: Observer> Engine<W> {
 
     /// Recomputes all inheritance and propagates the changes.
     pub(in super::super) fn recompute_inheritance(&mut self, now: Time) {
-        let mut sharing = self.sharing.take().expect("sharing state");
+        let mut sharing = self.optional.sharing.take().expect("sharing state");
         sharing.to_update.clear();
         for &node in &sharing.boosted {
             mutate!("core-inheritance-end", self.nodes[node as usize].boosted = false);
@@ -173,14 +179,14 @@ impl<W: Observer> Engine<W> {
         to_update.sort_unstable_by(|a, b| b.cmp(a));
         to_update.dedup();
         let to_update = core::mem::take(&mut sharing.to_update);
-        self.sharing = Some(sharing);
+        self.optional.sharing = Some(sharing);
         for &node in &to_update {
-            match self.node_kinds[node as usize] {
+            match self.shape.node_kinds[node as usize] {
                 NodeKind::Task(task) => self.update_task(now, task, false),
                 NodeKind::Scheduler(scheduler) => self.propagate_from(now, scheduler),
             }
         }
-        self.sharing.as_mut().expect("restored").to_update = to_update;
+        self.optional.sharing.as_mut().expect("restored").to_update = to_update;
     }
 
     /// Lets the holders that `at` waits for inherit the key of `from`, and transitively the holders
@@ -254,7 +260,9 @@ impl<W: Observer> Engine<W> {
         ancestor: u32,
         key: &Criteria,
     ) {
-        let NodeKind::Scheduler(scheduler) = self.node_kinds[ancestor as usize] else { return };
+        let NodeKind::Scheduler(scheduler) = self.shape.node_kinds[ancestor as usize] else {
+            return;
+        };
         // The part of the most urgent criteria that schedulers on the path hide.
         let shell = self.criteria_at(holder, ancestor, Criteria::MOST);
         let entry = |criteria: &Criteria| ReadyChild {

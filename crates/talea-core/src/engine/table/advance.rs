@@ -9,9 +9,13 @@ impl<W: Observer> Engine<W> {
     /// Starts and ends the entries at `due`. Activates the tasks of started entries, and reports
     /// the overruns of ended entries.
     pub(in super::super) fn advance_table(&mut self, now: Time, due: (Time, Phase)) {
-        while let Some((cpu, entry)) = self.table.as_mut().and_then(|table| table.cross_edge(due)) {
-            self.need_resched = true;
-            let NodeKind::Task(task) = self.children[entry.owner as usize].kind() else { continue };
+        while let Some((cpu, entry)) =
+            self.optional.table.as_mut().and_then(|table| table.cross_edge(due))
+        {
+            self.decision.need_resched = true;
+            let NodeKind::Task(task) = self.shape.children[entry.owner as usize].kind() else {
+                continue;
+            };
             if due.1 == Phase::Ends {
                 let state = &self.tasks[task as usize];
                 let overruns = mutate!("core-table-overrun", state.released, !state.released);
