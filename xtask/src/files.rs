@@ -1,8 +1,8 @@
 //! `cargo xtask files`: an index of the source files and documents.
 //!
-//! Each source file begins with a sentence that says what the file contains, and each document with
-//! a title. The index has that sentence or title. A search by words also reads the rest of the
-//! file's documentation, and the headings of a document.
+//! Each file begins with a comment whose first sentence says what the file contains, and each
+//! document with a title. The index has that sentence or title. A search by words also reads the
+//! rest of the comment, and the headings of a document.
 
 use crate::shell;
 use anyhow::{Context, Result};
@@ -71,57 +71,61 @@ pub(crate) fn page() -> Result<String> {
 /// Returns the documented files.
 fn entries() -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
-    for path in files(&["crates", "examples", "tests", "xtask", "docs", "etc"])? {
+    for path in files(&["crates", "examples", "tests", "xtask", "docs", "etc", "fuzz"])? {
         let name = path.display().to_string();
-        let read = || fs::read_to_string(shell::root().join(&path)).with_context(|| name.clone());
-        match path.extension().and_then(OsStr::to_str) {
-            Some("rs") => entries.extend(Entry::of_source(name.clone(), &read()?)),
-            Some("md") => entries.extend(Entry::of_document(name.clone(), &read()?)),
-            _ if path.starts_with("etc") => {
-                entries.extend(Entry::of_script(name.clone(), &read()?));
-            }
-            _ => {}
+        let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+        if ["rs", "md", "js", "c", "h", "toml"].contains(&ending) || path.starts_with("etc") {
+            let text = fs::read_to_string(shell::root().join(&path));
+            entries.extend(Entry::new(name.clone(), ending, &text.with_context(|| name)?));
         }
+    }
+    for name in ["Cargo.toml", "deny.toml"] {
+        let text = fs::read_to_string(shell::root().join(name)).unwrap_or_default();
+        entries.extend(Entry::new(name.to_owned(), "toml", &text));
     }
     Ok(entries)
 }
 
 impl Entry {
-    /// Returns `None` for a file without documentation.
-    fn of_source(path: String, text: &str) -> Option<Entry> {
-        Entry::of_comment(path, text.lines().map_while(|line| line.strip_prefix("//!")))
-    }
-
-    fn of_comment<'a>(path: String, lines: impl Iterator<Item = &'a str>) -> Option<Entry> {
-        let text = lines.map(str::trim).collect::<Vec<_>>().join("\n");
+    /// Returns `None` for a file that does not begin with a title or a comment.
+    fn new(path: String, ending: &str, text: &str) -> Option<Entry> {
+        if ending == "md" {
+            let headings = text.lines().filter(|line| line.starts_with('#'));
+            let headings: Vec<&str> = headings.map(|line| line.trim_matches(['#', ' '])).collect();
+            let sentence = (*headings.first()?).to_owned();
+            return Some(Entry { path, sentence, text: headings.join(" ") });
+        }
+        let marks: &[&str] = match ending {
+            "rs" => &["//!"],
+            "js" | "c" | "h" => &["//", "/**", "/*", " */", " *"],
+            _ => &["#"],
+        };
+        let lines = text.lines().filter(|line| !line.starts_with("#!"));
+        let comment = lines.map_while(|line| marks.iter().find_map(|mark| line.strip_prefix(mark)));
+        let text = comment.map(str::trim).collect::<Vec<_>>().join("\n");
+        let text = text.trim();
         let paragraph = text.split("\n\n").next().unwrap_or_default().replace('\n', " ");
         let end = paragraph.find(". ").map_or(paragraph.len(), |at| at + 1);
         let sentence = paragraph[..end].to_owned();
         (end > 0).then(|| Entry { path, sentence, text: text.replace('\n', " ") })
     }
-
-    /// Returns `None` for a script or unit without a comment at its beginning.
-    fn of_script(path: String, text: &str) -> Option<Entry> {
-        let lines = text.lines().filter(|line| !line.starts_with("#!"));
-        let comment = lines.map_while(|line| line.strip_prefix('#'));
-        Entry::of_comment(path, comment)
-    }
-
-    /// Returns `None` for a document without a title.
-    fn of_document(path: String, text: &str) -> Option<Entry> {
-        let headings = text.lines().filter(|line| line.starts_with('#'));
-        let headings: Vec<&str> = headings.map(|line| line.trim_matches(['#', ' '])).collect();
-        let sentence = (*headings.first()?).to_owned();
-        Some(Entry { path, sentence, text: headings.join(" ") })
-    }
 }
 
-/// Returns the number of the words that a text has, without regard to case, hyphens, underscores
-/// and the plural of a word.
+/// Returns the number of the words with which a word of the text begins, without regard to case,
+/// hyphens, underscores and the plural of a word.
 fn number_of(text: &str, words: &[String]) -> usize {
     let plain = |text: &str| text.to_lowercase().replace(['-', '_'], "");
-    let text = plain(text);
-    words.iter().filter(|word| text.contains(plain(word).trim_end_matches('s'))).count()
+    // `no-partitions` is one word, and two words.
+    let text = plain(text) + " " + &text.to_lowercase().replace(['-', '_'], " ");
+    let parts: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
+    let is_found = |word: &String| {
+        let word = plain(word);
+        let parts_of_word = word.split(|c: char| !c.is_alphanumeric());
+        let word = parts_of_word.max_by_key(|part| part.len()).unwrap_or_default();
+        let stem = word.strip_suffix("ies").or_else(|| word.strip_suffix('s')).unwrap_or(word);
+        parts.iter().any(|part| if stem.len() > 1 { part.starts_with(stem) } else { *part == stem })
+    };
+    words.iter().filter(|word| is_found(word)).count()
 }
 
 /// Returns the paths of the Rust files, relative to the root folder and in order.
@@ -161,21 +165,25 @@ mod tests {
     #[test]
     fn a_file_is_described_by_its_first_sentence() {
         let text = "//! Slots of a\n//! table: 1.5 ms. More.\n//!\n//! Frames.\n\nuse Token;\n";
-        let entry = Entry::of_source("a/b.rs".to_owned(), text).expect("documented");
+        let entry = Entry::new("a/b.rs".to_owned(), "rs", text).expect("documented");
         assert_eq!(entry.sentence, "Slots of a table: 1.5 ms.");
         let number = |text: &str| number_of(&entry.text, &words(text));
         assert_eq!(number("frame SLOTS more"), 3);
         assert_eq!(number("token"), 0, "code does not count");
-        assert!(Entry::of_source("c.rs".to_owned(), "use x;\n//! Late.\n").is_none());
+        assert!(Entry::new("c.rs".to_owned(), "rs", "use x;\n//! Late.\n").is_none());
         let text = "# 5. Partitions\n\nText.\n\n## Context\n";
-        let document = Entry::of_document("docs/x.md".to_owned(), text).expect("a title");
+        let document = Entry::new("docs/x.md".to_owned(), "md", text).expect("a title");
         assert_eq!(
             (&*document.sentence, &*document.text),
             ("5. Partitions", "5. Partitions Context")
         );
-        let script =
-            Entry::of_script("etc/x".to_owned(), "#!/bin/sh\n# Ends all grants.\nset -e\n");
+        let script = Entry::new("etc/x".to_owned(), "", "#!/bin/sh\n# Ends all grants.\nset -e\n");
         assert_eq!(script.expect("a comment").sentence, "Ends all grants.");
+        let text = "/* Least laxity first,\n * in C. More. */\nint x;\n";
+        let object = Entry::new("a.c".to_owned(), "c", text).expect("a comment");
+        assert_eq!(object.sentence, "Least laxity first, in C.");
+        assert_eq!(number_of("capability stalls (C)", &words("capabilities stall c")), 3);
+        assert_eq!(number_of("installed", &words("stall")), 0);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Numbers of the operations. The number of an operation is never reused.
+//! Numbers of the operations in the messages of the protocol. A number is never reused.
 
 /// Operations that clients send.
 #[allow(missing_docs, reason = "each is the variant of `Request` with its name")]

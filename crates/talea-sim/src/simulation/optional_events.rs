@@ -1,5 +1,5 @@
-//! Settings and events of the optional features of a simulation, and the notifications of its
-//! engine.
+//! Settings and events of the optional features of a simulation: the cost of an order (overheads),
+//! stalls, changes of conditions; and the notifications of its engine.
 
 use super::optional::Optional;
 use super::{Simulation, span_of};
