@@ -47,12 +47,13 @@ impl Broker {
     ) -> Result<Caller, Box<Refusal>> {
         let session = &self.sessions[&reply_to.session];
         let is_listed = session.uid == 0 || self.setup.front_ends.contains(&session.uid);
-        let is_own = session.front_end.is_none() && session.specs.is_empty();
-        let may_act = mutate!("act-for-front-end", is_listed, true)
-            && mutate!("act-for-once", is_own, session.front_end.is_none())
-            && mutate!("act-for-root", uid != 0, true);
+        let front_end = self.clients.front_end(session.client);
+        let is_own = front_end.is_none() && session.specs.is_empty();
+        let may_act = mutate!("message-act-for-front-end", is_listed, true)
+            && mutate!("message-act-for-once", is_own, front_end.is_none())
+            && mutate!("message-act-for-root", uid != 0, true);
         if !may_act {
-            let own = session.front_end.unwrap_or(session.uid);
+            let own = front_end.unwrap_or(session.uid);
             return Err(refusal(Code::NotFrontEnd, Field::Owner, own.into(), uid.into()));
         }
         let caller = match caller {
@@ -66,7 +67,7 @@ impl Broker {
             Some(Ok(caller)) => caller,
         };
         let other = caller.uids.other_than(uid);
-        match mutate!("act-for-credentials", other, None) {
+        match mutate!("message-act-for-credentials", other, None) {
             Some(other) => {
                 Err(refusal(Code::ForeignThread, Field::Thread, other.into(), uid.into()))
             }
@@ -80,14 +81,15 @@ impl Broker {
         let (uid, process) = (peer.uid, ProcessId { pid: peer.pid, start: peer.pid_start });
         let client = self.clients.insert(peer, &self.rules);
         let subject = self.subject_of_client(client);
-        if let Some(no) = mutate!("act-for-quota", self.too_many_of_subject(subject), None) {
+        if let Some(no) = mutate!("message-act-for-quota", self.too_many_of_subject(subject), None)
+        {
             self.clients.release(client);
             return Err(no);
         }
         let session =
             self.sessions.get_mut(&reply_to.session).expect("only open connections are served");
         let before = (session.subject, session.process, session.client);
-        session.front_end = Some(session.uid);
+        self.clients.set_front_end(client, session.uid);
         session.uid = uid;
         session.subject = subject;
         session.process = process;

@@ -19,7 +19,6 @@ use crate::ids::Ids;
 use crate::input::{Effect, Input, LogEvent, Platform, ProcessId, SessionId, ThreadId, Ticket};
 use crate::level_quota::HeldLevels;
 use crate::log_limit::LogLimit;
-use crate::nice::PendingNice;
 use crate::plugin::ThreadScope;
 use crate::plugin_set::{PluginSet, SpecSlot};
 use crate::records::RecordRoom;
@@ -96,8 +95,6 @@ pub struct Broker {
     /// request may reserve: the capacity of the old parameters must still be free if the kernel
     /// refuses the new ones.
     pub(crate) changing: u32,
-    /// Requests for a nice value that wait for the kernel.
-    pub(crate) pending_nice: BTreeMap<Ticket, PendingNice>,
     /// Requests that wait for [`Broker::changing`] to become zero.
     pub(crate) blocked: VecDeque<Blocked>,
     /// Changes that wait for the end of their thread's overrun.
@@ -246,7 +243,6 @@ impl Broker {
             overdue_hellos: Vec::new(),
             ready: VecDeque::new(),
             changing: 0,
-            pending_nice: BTreeMap::new(),
             blocked: VecDeque::new(),
             deferred: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -305,6 +301,7 @@ impl Broker {
             }
             Input::ProcessExited { process } => self.process_exited(process),
             Input::Done { ticket, result } => self.done(ticket, result),
+            Input::NiceSet { order, result } => self.nice_set(&order, result),
             Input::DoneWithCaveat { ticket, caveat } => self.done_with_caveat(ticket, caveat),
             Input::NotBefore { ticket, at } => self.not_before(ticket, at),
             Input::PluginAnswered { ticket, answer } => self.plugin_answered(ticket, answer),

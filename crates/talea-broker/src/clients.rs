@@ -10,6 +10,8 @@ struct Client {
     peer: Peer,
     snapshot: Snapshot,
     references: u32,
+    /// User of the front end that acts for the peer, if one does.
+    front_end: Option<u32>,
 }
 
 /// Clients by number, with reference counts; the number of a removed client is reused.
@@ -22,7 +24,8 @@ pub(crate) struct Clients {
 impl Clients {
     /// Adds a client with one reference.
     pub(crate) fn insert(&mut self, peer: Peer, rules: &Rules) -> u32 {
-        let client = Some(Client { snapshot: rules.snapshot(&peer), peer, references: 1 });
+        let snapshot = rules.snapshot(&peer);
+        let client = Some(Client { snapshot, peer, references: 1, front_end: None });
         if let Some(number) = self.free.pop() {
             self.clients[number as usize] = client;
             return number;
@@ -49,6 +52,16 @@ impl Clients {
     /// Returns the peer.
     pub(crate) fn peer(&self, number: u32) -> &Peer {
         &self.client(number).peer
+    }
+
+    /// Returns the user of the front end that acts for the client; `None` if none does.
+    pub(crate) fn front_end(&self, number: u32) -> Option<u32> {
+        self.client(number).front_end
+    }
+
+    /// Notes that a front end of this user acts for the client.
+    pub(crate) fn set_front_end(&mut self, number: u32, uid: u32) {
+        self.client_mut(number).front_end = Some(uid);
     }
 
     /// Returns the rules that apply to the client.

@@ -274,7 +274,7 @@ impl Broker {
         mutate!("message-create", self.emit(Effect::WriteRecord { slot }));
 
         let cpu = self.specs.at(slot).offer.cpu;
-        let by = self.sessions[&reply_to.session].front_end;
+        let by = self.clients.front_end(self.sessions[&reply_to.session].client);
         mutate!("trail-grant", self.record_spec(slot, by, AuditEvent::Grant { cpu }));
         self.notify_scheduled(slot);
     }

@@ -105,6 +105,21 @@ pub struct ThreadFacts {
     pub rt_time: Option<Work>,
 }
 
+/// Order to set a nice value, with the request that it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NiceOrder {
+    /// Connection of the request.
+    pub session: SessionId,
+    /// Number of the request.
+    pub seq: u32,
+    /// The thread.
+    pub thread: ThreadFacts,
+    /// Nice value, −20 to 19.
+    pub nice: i8,
+    /// User of the request, or `None`: see [`Effect::Apply`].
+    pub owner: Option<u32>,
+}
+
 /// Reason why the driver could not find the thread named by a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadError {
@@ -257,6 +272,13 @@ pub enum Input {
         /// Result of the kernel.
         result: Result<(), Errno>,
     },
+    /// The driver executed an [`Effect::SetNice`], or the kernel refused it.
+    NiceSet {
+        /// The order.
+        order: Box<NiceOrder>,
+        /// Result of the kernel.
+        result: Result<(), Errno>,
+    },
     /// A foreign plugin answered, or its call timed out (`None`).
     PluginAnswered {
         /// Ticket of the call.
@@ -387,19 +409,10 @@ pub enum Effect {
         /// grant of the superuser.
         owner: Option<u32>,
     },
-    /// Make a thread without a grant an ordinary thread with this nice value and with
-    /// reset-on-fork. The driver answers with [`Input::Done`]; its error is EPERM if the user ids of
-    /// the thread are not all `owner`.
-    SetNice {
-        /// Ticket for the answer.
-        ticket: Ticket,
-        /// The thread.
-        thread: ThreadId,
-        /// Nice value, −20 to 19.
-        nice: i8,
-        /// User of the request, or `None`: see [`Effect::Apply`].
-        owner: Option<u32>,
-    },
+    /// Make a thread without a grant an ordinary thread with a nice value and reset-on-fork. The
+    /// driver answers with [`Input::NiceSet`]; the error is EPERM if the user ids of the thread are
+    /// not all `owner`.
+    SetNice(Box<NiceOrder>),
     /// Restore the attributes of a thread, as far as [`crate::drift::restored`] says for its
     /// current attributes and credentials. The driver answers with [`Input::Done`] or
     /// [`Input::DoneWithCaveat`]. The runtime of a deadline thread is shrunk first.

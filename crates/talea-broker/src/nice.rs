@@ -1,23 +1,15 @@
 //! Nice values of threads without a grant.
 //!
-//! A nice value is no grant: it has no charge, no owner and no end, as with `setpriority`. The rules
-//! bound it (`min_nice`), and the audit trail has each change.
+//! A nice value is no grant: it has no charge, no owner and no end, as with `setpriority`. The
+//! rules bound it (`min_nice`), and the audit trail has each change.
 
 use crate::broker::Broker;
-use crate::input::{Effect, Errno, ThreadError, ThreadFacts, Ticket};
+use crate::input::{Effect, Errno, NiceOrder, ThreadError, ThreadFacts};
 use crate::refuse::{kernel_refusal, refusal};
 use crate::spec::ReplyTo;
 use crate::trail::AuditThread;
 use talea_core::mutate;
 use talea_proto::{Code, Field, Refusal, Reply, ThreadRef};
-
-/// Request that waits for the kernel.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PendingNice {
-    reply_to: ReplyTo,
-    thread: AuditThread,
-    nice: i8,
-}
 
 impl Broker {
     pub(crate) fn nice(
@@ -29,13 +21,11 @@ impl Broker {
     ) {
         match self.check_nice(reply_to, nice, named, thread.as_ref()) {
             Ok(facts) => {
-                let ticket = self.ticket(u32::MAX);
-                let ThreadFacts { tid, tgid, start, inode, .. } = facts;
-                let thread = AuditThread { tid, tgid, start, inode };
-                self.pending_nice.insert(ticket, PendingNice { reply_to, thread, nice });
                 let uid = self.sessions[&reply_to.session].uid;
                 let owner = Some(uid).filter(|&uid| uid != 0);
-                self.emit(Effect::SetNice { ticket, thread: facts.thread, nice, owner });
+                let ReplyTo { session, seq } = reply_to;
+                let order = NiceOrder { session, seq, thread: facts, nice, owner };
+                self.emit(Effect::SetNice(Box::new(order)));
                 self.emit(Effect::ForgetThread { thread: facts.thread });
             }
             Err(refusal) => {
@@ -54,7 +44,8 @@ impl Broker {
     ) -> Result<ThreadFacts, Box<Refusal>> {
         let facts = self.named_thread(reply_to, named, thread)?;
         let session = &self.sessions[&reply_to.session];
-        if let Some(uid) = mutate!("nice-owner", Some(session.uid).filter(|&uid| uid != 0), None)
+        if let Some(uid) =
+            mutate!("message-nice-owner", Some(session.uid).filter(|&uid| uid != 0), None)
             && let Some(other) = facts.uids.other_than(uid)
         {
             return Err(refusal(Code::ForeignThread, Field::Thread, other.into(), uid.into()));
@@ -66,24 +57,25 @@ impl Broker {
         })?;
         let is_taken = self.thread_named(facts.identity()).is_some()
             || self.threads.contains_key(&facts.thread);
-        if mutate!("nice-taken", is_taken, false) {
+        if mutate!("message-nice-taken", is_taken, false) {
             let tid = facts.tid.into();
             return Err(refusal(Code::ThreadTaken, Field::Thread, tid, tid));
         }
         Ok(facts)
     }
 
-    /// Answers the request with this ticket. Returns false if there is none.
-    pub(crate) fn nice_done(&mut self, ticket: Ticket, result: Result<(), Errno>) -> bool {
-        let Some(pending) = self.pending_nice.remove(&ticket) else { return false };
-        let PendingNice { reply_to, thread, nice } = pending;
+    /// Answers the request of an order.
+    pub(crate) fn nice_set(&mut self, order: &NiceOrder, result: Result<(), Errno>) {
+        let NiceOrder { session, seq, thread, nice, .. } = *order;
+        let ThreadFacts { tid, tgid, start, inode, .. } = thread;
+        let reply_to = ReplyTo { session, seq };
         match result {
             Ok(()) => {
-                mutate!("trail-nice", self.record_nice(reply_to.session, thread, nice));
+                let thread = AuditThread { tid, tgid, start, inode };
+                mutate!("trail-nice", self.record_nice(session, thread, nice));
                 self.reply(reply_to, Reply::Done);
             }
             Err(errno) => self.refuse(reply_to, kernel_refusal(errno)),
         }
-        true
     }
 }

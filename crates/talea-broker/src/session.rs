@@ -54,8 +54,6 @@ pub(crate) struct Session {
     pub(crate) subject: Subject,
     pub(crate) process: ProcessId,
     pub(crate) client: u32,
-    /// User of the front end, if the connection acts for another user (act_for.rs).
-    pub(crate) front_end: Option<u32>,
     /// Slots of the specs bound to this connection.
     pub(crate) specs: Vec<u32>,
     /// Secret of the client from which its tokens derive.
@@ -196,7 +194,6 @@ impl Broker {
             subject,
             process,
             client,
-            front_end: None,
             specs: Vec::new(),
             seed: None,
             asked: Asked::NOTHING,

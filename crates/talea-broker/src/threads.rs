@@ -236,9 +236,6 @@ impl Broker {
 
     /// Handles the kernel's result of an order.
     pub(crate) fn done(&mut self, ticket: Ticket, result: Result<(), Errno>) {
-        if self.nice_done(ticket, result) {
-            return;
-        }
         let Some((slot, step, exited)) = self.take_answered(ticket) else { return };
         self.mark_awake(slot);
         self.finish_order(slot, step, if exited { Err(ESRCH) } else { result });

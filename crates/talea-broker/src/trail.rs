@@ -548,7 +548,8 @@ impl Broker {
     /// Records that the thread of a spec was attached.
     pub(crate) fn record_attach(&mut self, slot: u32, session: SessionId) {
         let session = self.sessions.get(&session);
-        let by = session.map(|session| session.front_end.unwrap_or(session.uid));
+        let by =
+            session.map(|session| self.clients.front_end(session.client).unwrap_or(session.uid));
         if let Some(thread) = self.specs.at_mut(slot).thread.as_mut() {
             thread.is_on_trail = true;
             mutate!("trail-attach", self.record_spec(slot, by, AuditEvent::Attach));
@@ -612,7 +613,7 @@ impl Broker {
             plugin: asked.plugin,
             rule: refusal.rule.as_deref().map(Arc::from),
             thread: None,
-            by: session.front_end,
+            by: self.clients.front_end(session.client),
             event: AuditEvent::Refusal {
                 request: asked.request,
                 code: refusal.code,
@@ -640,7 +641,7 @@ impl Broker {
             plugin: None,
             rule: rule.and_then(|rule| self.rules.shared_origin(rule)),
             thread: Some(thread),
-            by: session.front_end,
+            by: self.clients.front_end(session.client),
             event: AuditEvent::Nice { nice },
         });
     }

@@ -125,10 +125,10 @@ pub enum Request {
     /// number of the library. After a restart of the daemon, it also starts the time for the claims
     /// of that library ([`Token::library`]).
     Seed(Token),
-    /// From now on, serve this connection as if the process of the passed pidfd had connected: under
-    /// its user's rules and quotas. Only a front end of the configuration and the superuser may
-    /// request this, once for each connection, before the connection has a spec, and never for a
-    /// process of the superuser. The daemon reads the process's credentials from the kernel.
+    /// Serve this connection from now on as if the process of the passed pidfd had connected:
+    /// under its user's rules and quotas. Only a front end of the configuration and the superuser
+    /// may request this, once for each connection, before the connection has a spec, and never for
+    /// a process of the superuser. The daemon reads the process's credentials from the kernel.
     ActFor {
         /// User that all user ids of the process must name.
         uid: u32,

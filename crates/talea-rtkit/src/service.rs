@@ -2,8 +2,8 @@
 //!
 //! A call declares a priority, and by default a runtime in each period. The daemon's rules for the
 //! caller decide which plugin serves the thread: `edf` gives a reservation, `fp` the priority. The
-//! thread owns the grant, so the grant ends with the thread, and neither the end of this process nor
-//! a restart of the daemon changes it.
+//! thread owns the grant, so the grant ends with the thread. Neither the end of this process nor a
+//! restart of the daemon changes it.
 //!
 //! | state of the thread | call | effect |
 //! | --- | --- | --- |

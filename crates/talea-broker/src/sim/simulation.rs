@@ -352,9 +352,7 @@ impl Simulation {
                 }
                 self.apply(ticket, thread, &attr, owner);
             }
-            Effect::SetNice { ticket, thread, nice, owner } => {
-                self.set_nice(ticket, thread, nice, owner);
-            }
+            Effect::SetNice(order) => self.set_nice(order),
             Effect::Restore { ticket, thread, attr, applied, owner } => {
                 self.limits.remove(&thread);
                 self.sample_cpu_time(thread);

@@ -52,9 +52,9 @@ fn a_rule_bounds_nice_values_and_allows_nothing_else() {
 
 #[test]
 fn of_several_rules_the_highest_nice_value_binds_and_root_is_free() {
-    let everybody = rule(Domain::Global, Bound::MinNice(-5));
+    let of_all = rule(Domain::Global, Bound::MinNice(-5));
     let own = rule(Domain::User(1000), Bound::MinNice(-11));
-    for rules in [vec![everybody.clone(), own.clone()], vec![own, everybody]] {
+    for rules in [vec![of_all.clone(), own.clone()], vec![own, of_all]] {
         let mut world = world_of(ruled(rules), 2);
         let (alice, root) = (world.connect(1000), world.connect(0));
         let hers = world.tid_of(alice);

@@ -112,9 +112,9 @@ impl Daemon {
                 };
                 self.broker.handle(now, input);
             }
-            Effect::SetNice { ticket, thread, nice, owner } => {
-                let result = self.threads.set_nice(thread, nice, owner);
-                self.broker.handle(now, Input::Done { ticket, result });
+            Effect::SetNice(order) => {
+                let result = self.threads.set_nice(order.thread.thread, order.nice, order.owner);
+                self.broker.handle(now, Input::NiceSet { order, result });
             }
             Effect::Restore { ticket, thread, attr, applied, owner } => {
                 self.report_overruns(now, thread);

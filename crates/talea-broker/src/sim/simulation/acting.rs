@@ -1,7 +1,7 @@
 //! Connections that act for another process, and nice values.
 
 use super::{Connection, Simulation, Target};
-use crate::input::{Caller, Errno, Input, Peer, ProcessId, ThreadError, ThreadId, Ticket};
+use crate::input::{Caller, Errno, Input, NiceOrder, Peer, ProcessId, ThreadError};
 use talea_core::Policy;
 
 impl Simulation {
@@ -25,14 +25,9 @@ impl Simulation {
     }
 
     /// Executes `Effect::SetNice`. live counterpart: `set_nice` of the daemon.
-    pub(super) fn set_nice(
-        &mut self,
-        ticket: Ticket,
-        thread: ThreadId,
-        nice: i8,
-        owner: Option<u32>,
-    ) {
-        let found = self.kernel.thread_of(thread).map(|(tid, found)| (tid, found.uids));
+    pub(super) fn set_nice(&mut self, order: Box<NiceOrder>) {
+        let NiceOrder { thread, nice, owner, .. } = *order;
+        let found = self.kernel.thread_of(thread.thread).map(|(tid, found)| (tid, found.uids));
         let result = match found {
             None => Err(Errno(3)),
             Some((_, uids)) if owner.is_some_and(|owner| uids.other_than(owner).is_some()) => {
@@ -46,7 +41,7 @@ impl Simulation {
                 Ok(())
             }
         };
-        self.handle_input(Input::Done { ticket, result });
+        self.handle_input(Input::NiceSet { order, result });
     }
 }
 
