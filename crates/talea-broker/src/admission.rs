@@ -31,7 +31,7 @@ use crate::spec::ReplyTo;
 use talea_core::mutate;
 use talea_core::{CpuSet, Monotonic};
 use talea_proto::message::{Notes, Token};
-use talea_proto::refusal::{PluginAnswer, PluginVerdict, RejectionReason};
+use talea_proto::refusal::{PluginAnswer, PluginText, PluginVerdict, RejectionReason};
 use talea_proto::{Code, Field, Refusal, Rejection, Reply, SpecId, Task, ThreadRef};
 
 /// Request in admission.
@@ -279,6 +279,7 @@ impl Broker {
                 plugin,
                 name: self.names[plugin as usize],
                 verdict: said,
+                text: reply.as_ref().map_or(PluginText::NONE, |reply| reply.text_of(&said)),
             });
             evaluation.next += 1;
             evaluation.asked_twice = false;

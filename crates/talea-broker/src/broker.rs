@@ -305,6 +305,7 @@ impl Broker {
             Input::DoneWithCaveat { ticket, caveat } => self.done_with_caveat(ticket, caveat),
             Input::NotBefore { ticket, at } => self.not_before(ticket, at),
             Input::PluginAnswered { ticket, answer } => self.plugin_answered(ticket, answer),
+            Input::PluginRanked { plugin, ranks, more } => self.plugin_ranked(plugin, &ranks, more),
             Input::HostFailed { plugin } => self.take_out_of_service(plugin, "its host has ended"),
             Input::CpusChanged { offline } => self.cpus_changed(offline),
             Input::HostStarting { plugin } => self.host_starting(plugin),

@@ -4,10 +4,26 @@
 //! of the user whose last turn is the oldest. Of users with the same turn, the one with the older
 //! call is first. A call has a target, by which the caller finds it again.
 //!
+//! While a call that changes the plugin's tasks waits ([`CallKind::Tasks`]), the notifications come
+//! first, oldest first, without regard to turns. So the plugin answers each question with its
+//! present tasks. A notification follows from an answered question or from the end of a spec, so a
+//! user cannot repeat it without turns.
+//!
 //! Each operation is O(log calls): a host that returns or is slow has a call for each of its specs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use talea_core::mutate;
+
+/// Precedence of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallKind {
+    /// A question.
+    Question,
+    /// A notification that does not change the tasks of the plugin.
+    Notice,
+    /// A notification that changes the tasks of the plugin.
+    Tasks,
+}
 
 /// Waiting calls of type `C`, with targets of type `T`.
 #[derive(Debug)]
@@ -16,6 +32,10 @@ pub(crate) struct CallQueue<T, C> {
     calls: BTreeMap<u64, Waiting<T, C>>,
     by_user: BTreeSet<(u32, u64)>,
     by_target: BTreeSet<(T, u64)>,
+    /// Numbers of the notifications.
+    notices: BTreeSet<u64>,
+    /// Numbers of the notifications that change the tasks of the plugin.
+    changes: BTreeSet<u64>,
     /// Users with a call: the last turn, the number of the first call, the user.
     order: BTreeSet<(u64, u64, u32)>,
     /// Number of the last turn of each user since the host was idle.
@@ -37,6 +57,8 @@ impl<T, C> Default for CallQueue<T, C> {
             calls: BTreeMap::new(),
             by_user: BTreeSet::new(),
             by_target: BTreeSet::new(),
+            notices: BTreeSet::new(),
+            changes: BTreeSet::new(),
             order: BTreeSet::new(),
             turns: BTreeMap::new(),
             turn: 0,
@@ -47,19 +69,27 @@ impl<T, C> Default for CallQueue<T, C> {
 
 impl<T: Copy + Ord, C> CallQueue<T, C> {
     /// Adds a call on behalf of a user.
-    pub(crate) fn push(&mut self, uid: u32, target: T, call: C) {
+    pub(crate) fn push(&mut self, uid: u32, kind: CallKind, target: T, call: C) {
         let number = self.next_number;
         self.next_number += 1;
         self.update(uid, |queue| {
             queue.by_user.insert((uid, number));
             queue.by_target.insert((target, number));
+            if kind != CallKind::Question {
+                queue.notices.insert(number);
+            }
+            if kind == CallKind::Tasks {
+                queue.changes.insert(number);
+            }
             queue.calls.insert(number, Waiting { uid, target, call });
         });
     }
 
     /// Removes the next call.
     pub(crate) fn pop(&mut self) -> Option<C> {
-        let next = self.order.first().map(|&(_, number, _)| number);
+        let is_changed = mutate!("plugin-foreign-notices", !self.changes.is_empty(), false);
+        let notice = self.notices.first().copied().filter(|_| is_changed);
+        let next = notice.or(self.order.first().map(|&(_, number, _)| number));
         let Some(number) = mutate!("plugin-foreign-turns", next, self.calls.keys().next().copied())
         else {
             // No call waits or is in flight.
@@ -102,6 +132,8 @@ impl<T: Copy + Ord, C> CallQueue<T, C> {
         let Waiting { uid, target, call } = self.calls.remove(&number)?;
         self.by_user.remove(&(uid, number));
         self.by_target.remove(&(target, number));
+        self.notices.remove(&number);
+        self.changes.remove(&number);
         Some(call)
     }
 
@@ -129,7 +161,7 @@ mod tests {
     /// Reference model: one list, which each operation searches.
     #[derive(Default)]
     struct Plain {
-        calls: VecDeque<(u32, u64, u32)>,
+        calls: VecDeque<(u32, u64, u32, CallKind)>,
         turns: BTreeMap<u32, u64>,
         turn: u64,
     }
@@ -139,10 +171,13 @@ mod tests {
             if self.calls.is_empty() {
                 self.turns.clear();
             }
+            let is_changed = self.calls.iter().any(|call| call.3 == CallKind::Tasks);
+            let notice = self.calls.iter().position(|call| call.3 != CallKind::Question);
             let turn = |uid| self.turns.get(uid).copied().unwrap_or(0);
             let places = self.calls.iter().enumerate();
-            let (_, at) = places.map(|(at, (uid, ..))| (turn(uid), at)).min()?;
-            let (uid, _, call) = self.calls.remove(at)?;
+            let (_, by_turn) = places.map(|(at, (uid, ..))| (turn(uid), at)).min()?;
+            let at = notice.filter(|_| is_changed).unwrap_or(by_turn);
+            let (uid, _, call, _) = self.calls.remove(at)?;
             self.turn += 1;
             self.turns.insert(uid, self.turn);
             Some(call)
@@ -166,17 +201,19 @@ mod tests {
             let target = random(12);
             match random(9) {
                 0 => {
-                    let last = plain.calls.iter().rposition(|&(_, other, _)| other == target);
+                    let last = plain.calls.iter().rposition(|&(_, other, ..)| other == target);
                     let number = queue.last_of(target).map(|(number, _)| number);
                     assert_eq!(
                         number.and_then(|number| queue.remove(number)),
-                        last.and_then(|at| plain.calls.remove(at)).map(|(.., call)| call)
+                        last.and_then(|at| plain.calls.remove(at)).map(|(_, _, call, _)| call)
                     );
                 }
                 value if value <= growth => {
                     let uid = (target % 4) as u32;
-                    queue.push(uid, target, step);
-                    plain.calls.push_back((uid, target, step));
+                    let kinds = [CallKind::Question, CallKind::Notice, CallKind::Tasks];
+                    let kind = kinds[random(8).saturating_sub(5) as usize];
+                    queue.push(uid, kind, target, step);
+                    plain.calls.push_back((uid, target, step, kind));
                 }
                 _ => {
                     let next = plain.pop();
@@ -185,7 +222,7 @@ mod tests {
                 }
             }
             let calls = queue.iter().map(|(_, &call)| call);
-            assert!(calls.eq(plain.calls.iter().map(|&(.., call)| call)));
+            assert!(calls.eq(plain.calls.iter().map(|&(_, _, call, _)| call)));
             longest = longest.max(plain.calls.len());
         }
         assert!(emptied > 100 && longest > 50, "{emptied} times empty, {longest} calls at most");

@@ -288,6 +288,7 @@ impl Broker {
                 task: spec.task,
                 cpu: spec.offer.cpu.unwrap_or(0),
                 priority: spec.offer.priority,
+                runtime: spec.offer.runtime,
             };
             self.notify_plugin(spec.plugin, spec.uid, question);
         }

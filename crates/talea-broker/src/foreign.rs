@@ -15,11 +15,15 @@
 
 use crate::admission::{AdmissionRequest, RequestKind};
 use crate::broker::{Blocked, Broker};
-use crate::call_queue::CallQueue;
+use crate::call_queue::{CallKind, CallQueue};
 use crate::input::{Effect, ForeignAnswer, ForeignCall, LogEvent, SessionId, Ticket};
 use crate::plugin::RuntimeCap;
+use crate::plugin_set::SpecSlot;
 use crate::refuse::refusal_without_numbers;
+use crate::spec::PendingOp;
+use std::collections::BTreeSet;
 use talea_core::mutate;
+use talea_proto::refusal::{PluginText, PluginVerdict, RejectionReason};
 use talea_proto::{Code, Field, SpecId};
 
 /// State of one plugin's host.
@@ -28,6 +32,10 @@ pub(crate) struct Host {
     /// Call in flight; the inner value is `None` if the request behind it is gone.
     in_flight: Option<(Ticket, Option<Query>)>,
     queue: CallQueue<Target, Query>,
+    /// Specs that the plugin holds, as far as it was notified.
+    held: BTreeSet<SpecId>,
+    /// Answers with the maximum number of new levels since the last other one.
+    full_answers: usize,
     out_of_service: bool,
 }
 
@@ -47,13 +55,25 @@ enum Target {
     Session(SessionId),
     /// The spec of a notification.
     Spec(SpecId),
+    /// The plugin itself.
+    Plugin,
 }
 
 impl Query {
     fn target(&self) -> Target {
         match self {
             Query::Accept(request) => Target::Session(request.reply_to.session),
-            Query::Notify(call) => Target::Spec(spec_of(call)),
+            Query::Notify(call) => spec_of(call).map_or(Target::Plugin, Target::Spec),
+        }
+    }
+
+    fn kind(&self) -> CallKind {
+        match self {
+            Query::Accept(_) => CallKind::Question,
+            Query::Notify(call) => match **call {
+                ForeignCall::Schedule { .. } | ForeignCall::Release { .. } => CallKind::Tasks,
+                _ => CallKind::Notice,
+            },
         }
     }
 
@@ -65,14 +85,15 @@ impl Query {
     }
 }
 
-/// Returns the spec of a notification.
-fn spec_of(call: &ForeignCall) -> SpecId {
+/// Returns the spec of a notification; `None` if it is about the whole plugin.
+fn spec_of(call: &ForeignCall) -> Option<SpecId> {
     match *call {
         ForeignCall::Accept { .. } => unreachable!("a question is no notification"),
+        ForeignCall::Rank => None,
         ForeignCall::Schedule { spec, .. }
         | ForeignCall::Release { spec }
         | ForeignCall::Attach { spec }
-        | ForeignCall::Detach { spec } => spec,
+        | ForeignCall::Detach { spec } => Some(spec),
     }
 }
 
@@ -92,13 +113,22 @@ impl HostReply {
             HostReply::Failed => None,
         }
     }
+
+    /// Returns the plugin's reason for its verdict.
+    pub(crate) fn text_of(&self, verdict: &PluginVerdict) -> PluginText {
+        let gives =
+            matches!(verdict, PluginVerdict::No(no) if no.reason == RejectionReason::Foreign);
+        let answer = self.answer().filter(|_| mutate!("plugin-foreign-text", gives, false));
+        answer.map_or(PluginText::NONE, |answer| answer.text)
+    }
 }
 
 impl Host {
     /// Returns the notification, unless it and a queued opposite one cancel each other. This bounds
     /// the queue when a client attaches and detaches repeatedly while the plugin is slow.
     fn cancel_opposite(&mut self, call: ForeignCall) -> Option<ForeignCall> {
-        let last = self.queue.last_of(Target::Spec(spec_of(&call)));
+        let Some(spec) = spec_of(&call) else { return Some(call) };
+        let last = self.queue.last_of(Target::Spec(spec));
         let Some((number, Query::Notify(queued))) = last else { return Some(call) };
         let is_opposite = matches!(
             (&**queued, &call),
@@ -109,7 +139,11 @@ impl Host {
         if is_opposite {
             self.queue.remove(number);
         }
-        (!is_opposite).then_some(call)
+        // The queued schedule may have been about new terms of a spec that the plugin holds.
+        let is_release = matches!(call, ForeignCall::Release { .. });
+        let must_release =
+            mutate!("plugin-foreign-release", is_release && self.held.contains(&spec), false);
+        (!is_opposite || must_release).then_some(call)
     }
 
     /// Removes the queued questions of this connection; `None` means of all.
@@ -133,7 +167,7 @@ impl Host {
 impl Broker {
     /// Queues a call on behalf of a user and sends it if the host is idle.
     pub(crate) fn enqueue(&mut self, plugin: u32, uid: u32, query: Query) {
-        self.hosts[plugin as usize].queue.push(uid, query.target(), query);
+        self.hosts[plugin as usize].queue.push(uid, query.kind(), query.target(), query);
         self.send_next(plugin);
     }
 
@@ -165,11 +199,18 @@ impl Broker {
                 ForeignCall::Accept {
                     task: request.evaluation.task,
                     cpus: self.plugin_set.cpus_for(plugin, &ask),
+                    preferred: ask.preferred,
                     replaces: request.evaluation.leaving(),
                     epoch: self.plugin_set.epoch(),
                 }
             }
         };
+        let held = &mut self.hosts[plugin as usize].held;
+        match call {
+            ForeignCall::Schedule { spec, .. } => drop(held.insert(spec)),
+            ForeignCall::Release { spec } => drop(held.remove(&spec)),
+            _ => {}
+        }
         let ticket = self.ticket(plugin);
         self.hosts[plugin as usize].in_flight = Some((ticket, Some(next)));
         let timeout = self.plugin_set.timeout(plugin);
@@ -193,6 +234,69 @@ impl Broker {
         self.send_next(plugin);
     }
 
+    /// Applies the levels that a foreign plugin gives to its specs in answer to a notification.
+    pub(crate) fn plugin_ranked(&mut self, plugin: u32, ranks: &[(SpecId, i32)], more: bool) {
+        let Some(host) = self.hosts.get_mut(plugin as usize) else { return };
+        let notified = matches!(&host.in_flight, Some((_, Some(Query::Notify(_)))));
+        if ranks.is_empty() && !more || host.out_of_service {
+            host.full_answers = 0;
+            return;
+        }
+        if !mutate!("plugin-rank-question", notified, true) {
+            return self.plugin_out_of_bounds(plugin, "new levels in answer to a question");
+        }
+        host.full_answers = if more { host.full_answers + 1 } else { 0 };
+        // One new level for each spec needs no more answers.
+        let enough = host.held.len() / ranks.len().max(1) + 1;
+        let is_endless = mutate!("plugin-rank-endless", host.full_answers > enough, false);
+        let valid = ranks.iter().map(|&(spec, level)| self.check_rank(plugin, spec, level));
+        let checked: Result<Vec<(SpecId, u8)>, String> = valid.collect();
+        match checked {
+            Err(what) => return self.plugin_out_of_bounds(plugin, &what),
+            Ok(_) if is_endless => {
+                return self.plugin_out_of_bounds(plugin, "more new levels than it has tasks");
+            }
+            Ok(checked) => {
+                for (spec, level) in checked {
+                    self.set_rank(plugin, spec, level);
+                }
+            }
+        }
+        self.apply_moves(&[]);
+        if more {
+            self.notify_plugin(plugin, 0, ForeignCall::Rank);
+        }
+    }
+
+    /// Checks a new level; the error continues a sentence that begins "it named".
+    fn check_rank(&self, plugin: u32, spec: SpecId, level: i32) -> Result<(SpecId, u8), String> {
+        let held = self.hosts[plugin as usize].held.contains(&spec);
+        if !mutate!("plugin-rank-owner", held, true) {
+            return Err(format!("a new level for grant {}, which it does not hold", spec.0));
+        }
+        let level = self.plugin_set.check_level(plugin, level).map_err(|violation| violation.0)?;
+        Ok((spec, level))
+    }
+
+    /// Sets the level of a spec that the plugin holds. No effect if the spec has ended or moved to
+    /// another plugin, and the plugin is yet to be notified.
+    fn set_rank(&mut self, plugin: u32, id: SpecId, level: u8) {
+        let Some(slot) = self.ids.get(id) else { return };
+        let spec = self.specs.at_mut(slot);
+        if let PendingOp::Changing(rollback) = &mut spec.step {
+            // The plugin is not notified of the new terms yet.
+            if rollback.plugin == plugin {
+                mutate!("plugin-rank-change", rollback.offer.priority = level);
+            }
+            return;
+        }
+        if spec.plugin == plugin && spec.in_ledger && spec.offer.priority != level {
+            spec.offer.priority = level;
+            self.plugin_set.set_level(SpecSlot(slot), level);
+            mutate!("plugin-rank-record", self.emit(Effect::WriteRecord { slot }));
+        }
+    }
+
     pub(crate) fn plugin_out_of_bounds(&mut self, plugin: u32, what: &str) {
         let name = self.names[plugin as usize].to_string();
         self.log(LogEvent::PluginOutOfBounds { name, what: what.to_owned() });
@@ -207,6 +311,8 @@ impl Broker {
         };
         host.out_of_service = true;
         let in_flight = host.in_flight.take().and_then(|(_, query)| query);
+        host.held.clear();
+        host.full_answers = 0;
         let queue = std::mem::take(&mut host.queue);
         self.plugin_set.out_of_service(plugin);
         let name = self.names[plugin as usize].to_string();

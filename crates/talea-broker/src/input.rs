@@ -6,6 +6,7 @@ use talea_core::setup::{OnOverrun, Setup};
 use talea_core::{Attr, CpuSet, Monotonic, Span, Work};
 use talea_proto::message::{Caveat, DetachCause};
 use talea_proto::record::Record;
+use talea_proto::refusal::PluginText;
 use talea_proto::{Refusal, Reply, Request, SpecId};
 
 /// Number of a connection; assigned by the driver, never reused.
@@ -285,6 +286,16 @@ pub enum Input {
         ticket: Ticket,
         /// Answer of the plugin.
         answer: Option<ForeignAnswer>,
+    },
+    /// A foreign plugin has given its specs new levels. The driver passes this directly before the
+    /// answer to the notification.
+    PluginRanked {
+        /// Index of the plugin.
+        plugin: u32,
+        /// New kernel priorities of the specs.
+        ranks: Vec<(SpecId, i32)>,
+        /// Whether the plugin may have more of them.
+        more: bool,
     },
     /// The host of a foreign plugin exited or violated the protocol.
     HostFailed {
@@ -644,6 +655,8 @@ pub enum ForeignCall {
         task: talea_proto::Task,
         /// CPUs on which a placement would be accepted.
         cpus: CpuSet,
+        /// CPUs that the client prefers; empty without a preference.
+        preferred: CpuSet,
         /// Spec to be replaced, if any.
         replaces: Option<SpecId>,
         /// Epoch of the ledger; repeated in the answer.
@@ -659,6 +672,8 @@ pub enum ForeignCall {
         cpu: u32,
         /// Kernel priority.
         priority: u8,
+        /// Granted runtime Q^a; `None` if the task declares no runtime.
+        runtime: Option<Work>,
     },
     /// `release`: the spec is no longer served by the plugin.
     Release {
@@ -675,10 +690,12 @@ pub enum ForeignCall {
         /// Id of the spec.
         spec: SpecId,
     },
+    /// `rank`: the plugin has more new levels of its specs than one answer holds.
+    Rank,
 }
 
 /// A foreign plugin's answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForeignAnswer {
     /// Epoch of the call.
     pub epoch: u64,
@@ -688,6 +705,10 @@ pub struct ForeignAnswer {
     pub cpu: i32,
     /// Kernel priority.
     pub priority: i32,
+    /// Granted runtime in nanoseconds; 0 for the runtime of the request.
+    pub runtime_ns: u64,
+    /// Reason of a rejection; empty if the plugin gives none.
+    pub text: PluginText,
 }
 
 /// Facts about the machine; the driver probes them once.

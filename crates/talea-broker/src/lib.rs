@@ -56,6 +56,7 @@ mod validate;
 mod waiting;
 
 pub mod drift;
+pub mod host_call;
 pub mod input;
 #[cfg(any(test, feature = "sim"))]
 #[doc(hidden)]

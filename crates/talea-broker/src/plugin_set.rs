@@ -487,6 +487,25 @@ impl PluginSet {
         }
     }
 
+    /// Returns a level that a foreign plugin names, or the violation of its band.
+    pub fn check_level(&self, plugin: u32, level: i32) -> Result<u8, BoundsViolation> {
+        match &self.plugins[plugin as usize] {
+            Plugin::Foreign(foreign) => foreign.check_level(level),
+            _ => Err(BoundsViolation("a level of a plugin from within".to_owned())),
+        }
+    }
+
+    /// Sets the level of a foreign plugin's spec, which then appears in
+    /// [`PluginSet::drain_moved`].
+    ///
+    /// # Panics
+    /// If the slot is empty.
+    pub fn set_level(&mut self, slot: SpecSlot, level: u8) {
+        let entry = self.specs[slot.0 as usize].as_mut().expect("the slot is empty");
+        entry.priority = level;
+        mutate!("plugin-rank-applied", self.moved.push(slot.0));
+    }
+
     /// Releases the zero-lag holds that end at `now` or before.
     pub fn release_expired(&mut self, now: Monotonic) {
         while let Some(claim) = self.ledger.release_expired(now) {

@@ -27,7 +27,7 @@ use crate::spec::ReplyTo;
 use talea_core::mutate;
 use talea_core::{CpuSet, Policy};
 use talea_proto::message::SpecId;
-use talea_proto::refusal::{PluginAnswer, PluginVerdict};
+use talea_proto::refusal::{PluginAnswer, PluginText, PluginVerdict};
 use talea_proto::{Code, Field, Refusal, Rejection, Task, ThreadRef};
 
 impl Broker {
@@ -74,7 +74,12 @@ impl Broker {
             refusal = refusal_without_numbers(Code::NoPlugin, Field::Request);
             let no = Rejection::outside_mask(&thread.previous.cpus);
             let (plugin, name) = (spec.plugin, self.plugin_name(spec.plugin));
-            refusal.answers = vec![PluginAnswer { plugin, name, verdict: PluginVerdict::No(no) }];
+            refusal.answers = vec![PluginAnswer {
+                plugin,
+                name,
+                verdict: PluginVerdict::No(no),
+                text: PluginText::NONE,
+            }];
         }
         refusal
     }

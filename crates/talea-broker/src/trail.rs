@@ -34,6 +34,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use talea_core::{Attr, Monotonic, Span, Work, mutate};
 use talea_proto::message::{DetachCause, Name};
+use talea_proto::refusal::PluginText;
 use talea_proto::{Code, Counters, Field, Refusal, Request, SpecId};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -137,6 +138,8 @@ pub enum AuditEvent {
         limit: u64,
         /// Error number of the kernel, or 0.
         errno: Errno,
+        /// First plugin from outside that has given a reason, with the reason.
+        told: Option<Box<(Name, PluginText)>>,
     },
     /// Ordinary threads get no time on a CPU, and no thread of a grant is the cause.
     Starved {
@@ -621,6 +624,7 @@ impl Broker {
                 asked: refusal.asked,
                 limit: refusal.limit,
                 errno: Errno(refusal.errno),
+                told: mutate!("trail-told", told(refusal), None),
             },
         };
         mutate!("trail-refusal", self.record_event(record));
@@ -681,6 +685,12 @@ impl Broker {
         let record = self.audit_record(spec, spec.thread.as_deref(), None, event);
         mutate!("trail-overrun", self.record_event(AuditRecord { count, ..record }));
     }
+}
+
+/// Returns the first reason that a plugin from outside has given, with the plugin's name.
+fn told(refusal: &Refusal) -> Option<Box<(Name, PluginText)>> {
+    let told = refusal.answers.iter().find(|answer| answer.text != PluginText::NONE);
+    told.map(|answer| Box::new((answer.name, answer.text)))
 }
 
 impl AuditEvent {

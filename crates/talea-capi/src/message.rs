@@ -155,7 +155,7 @@ mod tests {
     fn r16_a_witness_is_returned_in_numbers() {
         use talea_core::Work;
         use talea_proto::message::Name;
-        use talea_proto::refusal::{PluginAnswer, Rejection, RejectionReason};
+        use talea_proto::refusal::{PluginAnswer, PluginText, Rejection, RejectionReason};
         let ns = Span::from_ns;
         let numbers = |witness| {
             let (asked, limit) = (2, 1);
@@ -169,7 +169,12 @@ mod tests {
                 witness,
             };
             let name = Name::new("rm").expect("a name");
-            let answers = vec![PluginAnswer { plugin: 0, name, verdict: PluginVerdict::No(no) }];
+            let answers = vec![PluginAnswer {
+                plugin: 0,
+                name,
+                verdict: PluginVerdict::No(no),
+                text: PluginText::NONE,
+            }];
             let code = Code::NoPlugin;
             let refusal = Refusal {
                 code,

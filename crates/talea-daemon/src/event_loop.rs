@@ -189,8 +189,9 @@ impl Daemon {
             log,
         } = parts;
         let os = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
-        let hosts = Hosts::start(&setup, host_program.as_deref(), log)?;
         let made = partitions.as_ref().map_or(CpuSet::EMPTY, |partitions| *partitions.cpus());
+        let mut platform = crate::convert::platform(&machine, &made);
+        let hosts = Hosts::start(&setup, &platform, host_program.as_deref(), log)?;
         let has_hosts =
             setup.plugins.iter().any(|plugin| matches!(plugin.kind, PluginKind::Foreign(_)));
         if is_service {
@@ -218,7 +219,6 @@ impl Daemon {
         let (priority, canaries) = (priority.unwrap_or_default(), canaries.unwrap_or_default());
         let trail = trail.map(|options| Trail::start(options, log)).transpose();
         let trail = trail.map_err(os("the audit trail"))?;
-        let mut platform = crate::convert::platform(&machine, &made);
         platform.enforcement = enforcement.as_ref().map(|_| enforcement::GRANULARITY);
         let mut broker = Broker::new(setup, platform)?;
         let mut entropy = Entropy::new().map_err(os("random numbers"))?;
@@ -571,9 +571,15 @@ impl Daemon {
 
     /// Passes the events of plugin hosts to the broker, in order.
     fn forward_host_events(&mut self, now: Monotonic) {
-        for index in 0..self.host_events.len() {
-            let input = match self.host_events[index] {
-                HostEvent::Answered(ticket, answer) => Input::PluginAnswered { ticket, answer },
+        let mut events = std::mem::take(&mut self.host_events);
+        for event in events.drain(..) {
+            let input = match event {
+                HostEvent::Answered(ticket, answer) => {
+                    Input::PluginAnswered { ticket, answer: answer.map(|answer| *answer) }
+                }
+                HostEvent::Ranked(plugin, ranks, more) => {
+                    Input::PluginRanked { plugin, ranks, more }
+                }
                 HostEvent::Failed(plugin) => {
                     self.unwatch_host(plugin);
                     Input::HostFailed { plugin }
@@ -586,7 +592,7 @@ impl Daemon {
             };
             self.broker.handle(now, input);
         }
-        self.host_events.clear();
+        self.host_events = events;
         self.run_effects(now);
     }
 

@@ -38,18 +38,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use talea_broker::Ticket;
-use talea_broker::input::{ForeignAnswer, ForeignCall};
+use talea_broker::host_call;
+use talea_broker::input::{ForeignAnswer, ForeignCall, Platform};
 use talea_core::mutate;
-use talea_core::setup::{PluginKind, PluginSetup, Setup};
+use talea_core::setup::{ForeignClass, PluginKind, PluginSetup, Setup};
 use talea_core::{Monotonic, Span};
 use talea_os::capabilities::{CapSet, keep_only};
 use talea_os::{clock, files, seqpacket};
-use talea_proto::Task;
+use talea_proto::SpecId;
 use talea_proto::host::{
-    self, HOST_VERSION, HostRequest, HostResponse, PluginFunction, TEXT_MAX, failure,
+    self, HOST_VERSION, HostRequest, HostResponse, RESPONSE_MAX, TEXT_MAX, failure,
 };
 use talea_proto::message::Name;
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Time that the start of the daemon waits for its hosts: a host that gets no CPU time must not
 /// keep the daemon from its other clients.
@@ -98,6 +99,9 @@ struct Host {
     lines: LineBuffer,
 }
 
+/// New levels of specs, and whether the plugin may have more of them.
+type NewRanks = (Vec<(SpecId, i32)>, bool);
+
 #[derive(Debug)]
 struct PendingCall {
     ticket: Ticket,
@@ -110,7 +114,9 @@ struct PendingCall {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HostEvent {
     /// A call was answered, or will never be answered (`None`).
-    Answered(Ticket, Option<ForeignAnswer>),
+    Answered(Ticket, Option<Box<ForeignAnswer>>),
+    /// This plugin has given specs new levels; whether it may have more of them.
+    Ranked(u32, Vec<(SpecId, i32)>, bool),
     /// The host of this plugin has failed.
     Failed(u32),
     /// The host of this plugin was started again; its descriptors are new.
@@ -143,7 +149,12 @@ impl Hosts {
     /// but no longer than [`START_PATIENCE`]. [`Hosts::late`] returns the others.
     ///
     /// The error names the plugin that failed, with the reason. The other hosts are stopped.
-    pub(crate) fn start(setup: &Setup, program: Option<&Path>, log: Log) -> Result<Hosts, String> {
+    pub(crate) fn start(
+        setup: &Setup,
+        platform: &Platform,
+        program: Option<&Path>,
+        log: Log,
+    ) -> Result<Hosts, String> {
         let now = clock::now();
         let foreign = |plugin: &PluginSetup| {
             matches!(plugin.kind, PluginKind::Foreign(_)).then(|| ForeignPlugin {
@@ -154,7 +165,7 @@ impl Hosts {
                 started_at: now,
             })
         };
-        let starter = Starter::new(program.map(Path::to_owned), log)
+        let starter = Starter::new(program.map(Path::to_owned), DeadlineFacts::of(platform), log)
             .map_err(|error| format!("event: {error}"))?;
         let mut hosts = Hosts { plugins: setup.plugins.iter().map(foreign).collect(), starter };
         let patience = mutate!("plugin-foreign-patience", START_PATIENCE, INIT_TIMEOUT);
@@ -284,7 +295,7 @@ impl Hosts {
             events.push(HostEvent::Answered(ticket, None));
             return;
         };
-        let (epoch, request) = translate(request, ticket);
+        let (epoch, request) = (host_call::epoch(request), host_call::request(request, ticket));
         host.pending.push_back(PendingCall { ticket, epoch, request, timeout });
         if host.pending.len() == 1
             && let Err(why) = host.send_front(now)
@@ -307,7 +318,7 @@ impl Hosts {
         let handled = if host.starting {
             host.on_init_answer(index as u32, events, log)
         } else {
-            host.on_answer(now, events)
+            host.on_answer(now, index as u32, events)
         };
         if let Err(why) = handled {
             self.fail(now, index as u32, &why, events, log);
@@ -412,6 +423,24 @@ impl ForeignPlugin {
     }
 }
 
+/// What a plugin must know of the kernel's deadline class.
+#[derive(Clone, Copy, Debug)]
+struct DeadlineFacts {
+    /// Share of a CPU that the kernel admits, in units of 2^-64, at most `u64::MAX`.
+    share: u64,
+    /// Shortest and longest period.
+    period: (Span, Span),
+}
+
+impl DeadlineFacts {
+    fn of(platform: &Platform) -> DeadlineFacts {
+        DeadlineFacts {
+            share: u64::try_from(platform.deadline_share.bits()).unwrap_or(u64::MAX),
+            period: platform.deadline_period,
+        }
+    }
+}
+
 /// Result of a start: index of the plugin, and its host or the reason why there is none.
 type StartResult = (u32, Result<Host, String>);
 
@@ -427,6 +456,7 @@ struct Starter {
 struct StarterShared {
     /// Path of the host program, if not the default.
     program: Option<PathBuf>,
+    facts: DeadlineFacts,
     /// `users[p]`: user of the last host of plugin `p`. Locked during a start, so that no two
     /// choose the same user.
     users: Mutex<BTreeMap<u32, u32>>,
@@ -434,8 +464,8 @@ struct StarterShared {
 }
 
 impl Starter {
-    fn new(program: Option<PathBuf>, log: Log) -> io::Result<Starter> {
-        let shared = Arc::new(StarterShared { program, users: Mutex::default(), log });
+    fn new(program: Option<PathBuf>, facts: DeadlineFacts, log: Log) -> io::Result<Starter> {
+        let shared = Arc::new(StarterShared { program, facts, users: Mutex::default(), log });
         Ok(Starter { shared, results: Arc::new(EventQueue::new()?) })
     }
 
@@ -463,7 +493,7 @@ impl StarterShared {
         let started = {
             let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
             let taken: Vec<u32> = users.values().copied().collect();
-            let started = Host::spawn(setup, self.program.as_deref(), &taken);
+            let started = Host::spawn(setup, self.facts, self.program.as_deref(), &taken);
             let uid = started.as_ref().ok().and_then(|(host, _)| host.process.uid());
             users.extend(uid.map(|uid| (index, uid)));
             started
@@ -487,6 +517,7 @@ impl Host {
     /// Starts the process of a host and sends it the setup.
     fn spawn(
         plugin: &PluginSetup,
+        facts: DeadlineFacts,
         program: Option<&Path>,
         taken: &[u32],
     ) -> Result<(Host, Option<Collector>), String> {
@@ -513,7 +544,13 @@ impl Host {
             starting: true,
             lines: LineBuffer::default(),
         };
-        host.send_setup(plugin, (module, argument), pass.as_ref().map(AsFd::as_fd))?;
+        host.send_setup(
+            plugin,
+            options.class,
+            facts,
+            (module, argument),
+            pass.as_ref().map(AsFd::as_fd),
+        )?;
         Ok((host, collector))
     }
 
@@ -554,18 +591,18 @@ impl Host {
     fn on_answer(
         &mut self,
         now: Monotonic,
+        index: u32,
         events: &mut Vec<HostEvent>,
     ) -> Result<(), HostFailure> {
-        let Some(answer) = self.receive()? else { return Ok(()) };
+        let Some((answer, ranks)) = self.receive()? else { return Ok(()) };
         let answered =
             self.pending.pop_front().expect("`receive` has matched the answer with the first call");
-        let answer = ForeignAnswer {
-            epoch: answered.epoch,
-            verdict: answer.verdict,
-            cpu: answer.cpu,
-            priority: answer.priority,
-        };
-        events.push(HostEvent::Answered(answered.ticket, Some(answer)));
+        let (ranks, more) = ranks;
+        if !ranks.is_empty() || more {
+            events.push(HostEvent::Ranked(index, ranks, more));
+        }
+        let answer = host_call::answer(&answer, answered.epoch);
+        events.push(HostEvent::Answered(answered.ticket, Some(Box::new(answer))));
         self.deadline = None;
         self.send_front(now)
     }
@@ -589,6 +626,8 @@ impl Host {
     fn send_setup(
         &self,
         plugin: &PluginSetup,
+        class: ForeignClass,
+        facts: DeadlineFacts,
         (module, argument): (&str, &str),
         pass: Option<BorrowedFd>,
     ) -> Result<(), String> {
@@ -601,6 +640,14 @@ impl Host {
             argument_len: argument.len() as u16,
             cpus: *plugin.cpus.words(),
             name: Name::new(&plugin.name).unwrap_or_default().0,
+            class: match class {
+                ForeignClass::Fifo => host::class::FIFO,
+                ForeignClass::Rr => host::class::RR,
+            },
+            reserved: 0,
+            deadline_share: facts.share,
+            period_min_ns: facts.period.0.as_ns(),
+            period_max_ns: facts.period.1.as_ns(),
         };
         let mut message = setup.as_bytes().to_vec();
         message.extend_from_slice(module.as_bytes());
@@ -655,8 +702,8 @@ impl Host {
     }
 
     /// Receives the answer to the first queued call; `None` if no message has arrived.
-    fn receive(&mut self) -> Result<Option<HostResponse>, HostFailure> {
-        let mut buffer = [0; size_of::<HostResponse>() + 1];
+    fn receive(&mut self) -> Result<Option<(HostResponse, NewRanks)>, HostFailure> {
+        let mut buffer = [0; RESPONSE_MAX + 1];
         let received = match seqpacket::recv(&self.socket, &mut buffer) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -671,18 +718,15 @@ impl Host {
         let in_flight = self.pending.front().ok_or_else(|| {
             HostFailure::Violation("it sent a message although no call was in flight".to_owned())
         })?;
-        let answer = HostResponse::read_from_bytes(&buffer[..received.len]).map_err(|_| {
-            HostFailure::Violation(format!(
-                "its answer has {} bytes instead of {}",
-                received.len,
-                size_of::<HostResponse>()
-            ))
-        })?;
+        let wrong_length =
+            || HostFailure::Violation(format!("its answer has a wrong length, {}", received.len));
+        let (answer, ranks) =
+            HostResponse::read_message(&buffer[..received.len]).ok_or_else(wrong_length)?;
         if mutate!("plugin-foreign-ticket", answer.ticket != in_flight.request.ticket, false) {
             let why = "its answer has the ticket of another call";
             return Err(HostFailure::Violation(why.to_owned()));
         }
-        Ok(Some(answer))
+        Ok(Some((answer, host_call::ranks(&ranks))))
     }
 
     fn fail(&mut self, why: &HostFailure, events: &mut Vec<HostEvent>, log: &Log) {
@@ -724,44 +768,4 @@ impl Host {
             }
         }
     }
-}
-
-/// Returns the call in the host protocol, and the ledger's epoch for the answer.
-fn translate(request: &ForeignCall, ticket: Ticket) -> (u64, HostRequest) {
-    let mut out = HostRequest::new_zeroed();
-    out.ticket = ticket.0;
-    let mut epoch_now = 0;
-    let set_params = |out: &mut HostRequest, task: &Task| {
-        let params = &task.params;
-        out.period_ns = params.period.map_or(0, Span::as_ns);
-        out.runtime_ns = params.runtime.map_or(0, talea_core::Work::as_ns);
-        out.desired_ns = params.desired.map_or(0, talea_core::Work::as_ns);
-        out.deadline_ns = params.deadline.map_or(0, Span::as_ns);
-        out.priority = params.priority.map_or(0, |priority| priority.0.into());
-        out.flags = if task.ignore_admission { host::IGNORE_ADMISSION } else { 0 };
-    };
-    let (call, spec) = match request {
-        ForeignCall::Accept { task, cpus, replaces, epoch } => {
-            set_params(&mut out, task);
-            out.cpus = *cpus.words();
-            epoch_now = *epoch;
-            match replaces {
-                None => (PluginFunction::Accept, 0),
-                Some(spec) => (PluginFunction::Change, spec.0),
-            }
-        }
-        ForeignCall::Schedule { spec, task, cpu, priority } => {
-            set_params(&mut out, task);
-            out.cpus = *talea_core::CpuSet::single(*cpu).words();
-            out.place_cpu = *cpu as i32;
-            out.place_priority = i32::from(*priority);
-            (PluginFunction::Schedule, spec.0)
-        }
-        ForeignCall::Release { spec } => (PluginFunction::Release, spec.0),
-        ForeignCall::Attach { spec } => (PluginFunction::Attach, spec.0),
-        ForeignCall::Detach { spec } => (PluginFunction::Detach, spec.0),
-    };
-    out.call = call as u32;
-    out.spec = spec;
-    (epoch_now, out)
 }

@@ -121,6 +121,7 @@ fn serve(daemon: BorrowedFd, origin: Origin, buffer: &mut [u8]) -> Result<ExitCo
         }
     };
     answer(daemon, &READY)?;
+    let (mut ranks, mut response) = (Vec::new(), Vec::new());
     loop {
         let message = receive(daemon, buffer).map_err(|error| error.to_string())?;
         if message.is_empty() {
@@ -129,13 +130,15 @@ fn serve(daemon: BorrowedFd, origin: Origin, buffer: &mut [u8]) -> Result<ExitCo
         }
         let question = HostRequest::read_from_bytes(message)
             .map_err(|_| "talead sent a question of the wrong length")?;
-        let reply = plugin.ask(&question).ok_or("talead sent an unknown question")?;
-        answer(daemon, &reply)?;
+        let reply = plugin.ask(&question, &mut ranks).ok_or("talead sent an unknown question")?;
+        response.clear();
+        response.extend_from_slice(reply.as_bytes());
+        response.extend_from_slice(ranks.as_bytes());
+        send(daemon, &response)?;
     }
 }
 
-const READY: HostResponse =
-    HostResponse { ticket: 0, verdict: 0, cpu: -1, priority: 0, reserved: 0 };
+const READY: HostResponse = HostResponse::NOTHING;
 
 /// Receives the first message. A descriptor in it becomes the standard error.
 fn receive_setup<'a>(daemon: BorrowedFd, buffer: &'a mut [u8]) -> Result<&'a [u8], Errno> {
@@ -172,10 +175,15 @@ fn receive<'a>(daemon: BorrowedFd, buffer: &'a mut [u8]) -> Result<&'a [u8], Err
     Ok(&buffer[..length])
 }
 
-/// Sends an answer. If the daemon is gone, the process ends without a message.
+/// Sends the answer to the setup.
 fn answer(daemon: BorrowedFd, reply: &HostResponse) -> Result<(), String> {
+    send(daemon, reply.as_bytes())
+}
+
+/// Sends a message. If the daemon is gone, the process ends without a message.
+fn send(daemon: BorrowedFd, message: &[u8]) -> Result<(), String> {
     loop {
-        match rustix::net::send(daemon, reply.as_bytes(), SendFlags::NOSIGNAL) {
+        match rustix::net::send(daemon, message, SendFlags::NOSIGNAL) {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
             Err(Errno::PIPE | Errno::CONNRESET) => std::process::exit(0),

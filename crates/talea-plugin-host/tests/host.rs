@@ -9,19 +9,29 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use talea_os::spawn::{Child, Sandbox, spawn_sandboxed};
 use talea_proto::host::{
-    HOST_VERSION, HostRequest, HostResponse, HostSetup, PluginFunction, failure,
+    HOST_VERSION, HostRank, HostRequest, HostResponse, HostSetup, PluginFunction, RANKS_MAX,
+    RESPONSE_MAX, class, failure,
 };
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::IntoBytes;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
+/// Header of the present version.
+const HEADER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
+/// Header of version 1, as plugins of that time were compiled against it.
+const HEADER_OF_ABI_1: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/abi1");
+
 /// Compiles `source` to a shared object that any user may read.
 fn build(name: &str, source: &Path) -> PathBuf {
+    build_with(HEADER, name, source)
+}
+
+fn build_with(header: &str, name: &str, source: &Path) -> PathBuf {
     let object = directory().join(format!("{name}.so"));
     let output = Command::new("cc")
         .args(["-Wall", "-Wextra", "-Werror", "-std=c11", "-shared", "-fPIC", "-o"])
         .arg(&object)
-        .arg(concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include"))
+        .arg(format!("-I{header}"))
         .arg(source)
         .output()
         .expect("a C compiler");
@@ -73,14 +83,22 @@ impl Host {
     }
 
     fn answer(&self) -> Option<HostResponse> {
-        let mut bytes = [0; 64];
+        self.answer_with_ranks().map(|(answer, _)| answer)
+    }
+
+    fn answer_with_ranks(&self) -> Option<(HostResponse, Vec<HostRank>)> {
+        let mut bytes = [0; RESPONSE_MAX + 1];
         let (length, _) = rustix::net::recv(&self.socket, &mut bytes, RecvFlags::empty()).ok()?;
-        HostResponse::read_from_bytes(&bytes[..length]).ok()
+        HostResponse::read_message(&bytes[..length])
     }
 
     fn ask(&self, question: &HostRequest) -> Option<HostResponse> {
+        self.ask_with_ranks(question).map(|(answer, _)| answer)
+    }
+
+    fn ask_with_ranks(&self, question: &HostRequest) -> Option<(HostResponse, Vec<HostRank>)> {
         rustix::net::send(&self.socket, question.as_bytes(), SendFlags::NOSIGNAL).ok()?;
-        self.answer()
+        self.answer_with_ranks()
     }
 
     /// Ends the connection; returns the host's output and its exit status.
@@ -109,6 +127,11 @@ fn setup(module: &Path, argument: &str) -> Vec<u8> {
         argument_len: argument.len() as u16,
         cpus,
         name,
+        class: class::FIFO,
+        reserved: 0,
+        deadline_share: 0xe666_6666_6666_6667,
+        period_min_ns: 100_000,
+        period_max_ns: 4_194_304_000,
     };
     let mut message = setup.as_bytes().to_vec();
     message.extend(module.bytes());
@@ -142,7 +165,7 @@ fn directory() -> PathBuf {
 }
 
 fn question(call: PluginFunction, spec: u64) -> HostRequest {
-    let mut question = HostRequest::new_zeroed();
+    let mut question = HostRequest::ZERO;
     question.ticket = 7;
     question.call = call as u32;
     question.spec = spec;
@@ -151,11 +174,17 @@ fn question(call: PluginFunction, spec: u64) -> HostRequest {
     question
 }
 
+/// The example, compiled against the header of version 1 and against the present one, gives the
+/// same answers.
 #[test]
 fn r18_the_example_places_on_the_least_loaded_cpu() {
-    let object =
-        build("least_loaded", &Path::new(ROOT).join("examples/plugin-least-loaded/least_loaded.c"));
-    let (host, ready) = Host::start(&object, "");
+    let source = Path::new(ROOT).join("examples/plugin-least-loaded/least_loaded.c");
+    places_on_the_least_loaded_cpu(&build_with(HEADER_OF_ABI_1, "least_loaded_1", &source));
+    places_on_the_least_loaded_cpu(&build("least_loaded", &source));
+}
+
+fn places_on_the_least_loaded_cpu(object: &Path) {
+    let (host, ready) = Host::start(object, "");
     assert_eq!(ready.verdict, 0);
     let mut places = Vec::new();
     for spec in 1..=4 {
@@ -178,6 +207,78 @@ fn r18_the_example_places_on_the_least_loaded_cpu() {
     let (said, status) = host.end();
     assert!(status.success(), "{said}");
     assert_eq!(said, "");
+}
+
+/// A plugin of version 1 gets the sizes of version 1, and the host uses no field of version 2 of
+/// its answer.
+#[test]
+fn r18_a_plugin_of_version_1_sees_and_answers_only_version_1() {
+    let text = format!(
+        "{STUBS}
+        static int32_t judge(void *s, const struct talea_plugin_task *t, struct talea_plugin_place *p)
+        {{ (void)s; memset(p, 0x55, 264); p->cpu = 1; p->priority = 12;
+           return t->size == 176 && sizeof *p == 16 ? t->priority == 50 : 7; }}
+        static int32_t init(const struct talea_plugin_setup *setup, void **self)
+        {{ (void)self; return setup->size == 160 ? 0 : 1; }}
+        {TABLE}"
+    );
+    let source = directory().join("version_1.c");
+    std::fs::write(&source, &text).expect("write");
+    let (host, ready) = Host::start(&build_with(HEADER_OF_ABI_1, "version_1", &source), "");
+    assert_eq!(ready.verdict, 0);
+    let answer = host.ask(&question(PluginFunction::Accept, 0)).expect("an answer");
+    let expected =
+        HostResponse { ticket: 7, verdict: 1, cpu: 1, priority: 12, ..HostResponse::NOTHING };
+    assert_eq!(answer, expected);
+    let (_, ranks) =
+        host.ask_with_ranks(&question(PluginFunction::Schedule, 1)).expect("an answer");
+    assert_eq!(ranks, []);
+    assert!(host.end().1.success());
+}
+
+/// Grants a runtime, gives levels and reasons, and sees the facts of the deadline class.
+#[test]
+fn r18_a_plugin_of_version_2_grants_ranks_and_tells() {
+    let text = format!(
+        "{STUBS}
+        static uint64_t held; static int32_t left = 300;
+        static int32_t judge(void *s, const struct talea_plugin_task *t, struct talea_plugin_place *p)
+        {{ (void)s;
+           if (!talea_plugin_has_cpu(&t->preferred, 1)) {{ snprintf(p->reason, sizeof p->reason, \"no CPU 1\"); return -1; }}
+           p->cpu = 1; p->priority = 12; p->runtime_ns = t->desired_ns; return 1; }}
+        static int32_t init(const struct talea_plugin_setup *setup, void **self)
+        {{ (void)self; return setup->sched_class == TALEA_PLUGIN_FIFO && setup->deadline_share >> 60 == 14
+           && setup->period_min_ns == 100000 && setup->period_max_ns == 4194304000 ? 0 : 1; }}
+        static void keep(void *s, uint64_t id, const struct talea_plugin_task *t, const struct talea_plugin_place *p)
+        {{ (void)s, (void)t; held = p->runtime_ns == 9 ? id : 0; }}
+        static int32_t rank(void *s, struct talea_plugin_rank *ranks, int32_t room)
+        {{ (void)s; int32_t n = left < room ? left : room; left -= n;
+           for (int32_t i = 0; i < n; i++) ranks[i] = (struct talea_plugin_rank){{ .id = held, .priority = 10 + i % 10 }};
+           return n; }}
+        const struct talea_plugin *talea_plugin_entry(uint32_t abi)
+        {{ static const struct talea_plugin plugin = {{ .size = sizeof plugin, .abi = TALEA_PLUGIN_ABI, .init = init,
+            .accept = judge, .change = change, .schedule = keep, .release = news, .attach = news, .detach = news,
+            .rank = rank }};
+           (void)schedule; return abi == TALEA_PLUGIN_ABI ? &plugin : 0; }}"
+    );
+    let (host, ready) = Host::start(&build_text("version_2", &text), "");
+    assert_eq!(ready.verdict, 0);
+    let mut asked = question(PluginFunction::Accept, 0);
+    (asked.runtime_ns, asked.desired_ns) = (3, 9);
+    let refused = host.ask(&asked).expect("an answer");
+    assert_eq!((refused.verdict, refused.cpu), (-1, -1));
+    assert_eq!(&refused.reason[..9], b"no CPU 1\0");
+    asked.preferred[0] = 0b10;
+    let granted = host.ask(&asked).expect("an answer");
+    assert_eq!((granted.verdict, granted.cpu, granted.runtime_ns), (1, 1, 9));
+    let mut placed = question(PluginFunction::Schedule, 77);
+    placed.place_runtime_ns = 9;
+    let (answer, ranks) = host.ask_with_ranks(&placed).expect("an answer");
+    assert_eq!((answer.ranks as usize, ranks.len()), (RANKS_MAX, RANKS_MAX));
+    assert_eq!(ranks[3], HostRank { spec: 77, priority: 13, reserved: 0 });
+    let (_, rest) = host.ask_with_ranks(&question(PluginFunction::Rank, 0)).expect("an answer");
+    assert_eq!(rest.len(), 300 - RANKS_MAX);
+    assert!(host.end().1.success());
 }
 
 const STUBS: &str = r#"

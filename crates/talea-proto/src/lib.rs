@@ -23,7 +23,7 @@ pub use refusal::{Code, Field, PluginAnswer, Refusal, Rejection};
 
 /// Protocol version of this build: 3 since a task may name the thread that it is meant for, and a
 /// spec has the overruns of its thread.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// Maximum length of a message, in bytes.
 pub const MESSAGE_MAX: usize = 16 * 1024;
 /// Maximum number of tasks in one grouped request.

@@ -12,6 +12,7 @@ use crate::message::{Name, Notes};
 use alloc::string::String;
 use alloc::vec::Vec;
 use talea_core::cpus::MAX_CPUS;
+use talea_core::mutate;
 use talea_core::{Charge, CpuSet, Span, Work};
 
 /// Reason for the refusal of a request.
@@ -148,6 +149,63 @@ pub struct PluginAnswer {
     pub name: Name,
     /// Verdict of the plugin.
     pub verdict: PluginVerdict,
+    /// Reason in the words of a plugin from outside; empty if there is none.
+    pub text: PluginText,
+}
+
+/// Maximum length of the text of a plugin from outside, in bytes.
+pub const PLUGIN_TEXT_MAX: usize = 96;
+
+/// Text of a plugin from outside: printable ASCII, at most [`PLUGIN_TEXT_MAX`] bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PluginText([u8; PLUGIN_TEXT_MAX]);
+
+impl PluginText {
+    /// The empty text.
+    pub const NONE: PluginText = PluginText([0; PLUGIN_TEXT_MAX]);
+
+    /// Returns the text of these bytes up to the first zero. A byte that is not printable ASCII
+    /// becomes a question mark, so that the text can be logged and shown anywhere.
+    pub fn from_untrusted(bytes: &[u8; PLUGIN_TEXT_MAX]) -> PluginText {
+        let mut text = [0; PLUGIN_TEXT_MAX];
+        for (to, &byte) in text.iter_mut().zip(bytes.iter().take_while(|&&byte| byte != 0)) {
+            let printable = mutate!("proto-plugin-text", is_printable(byte), true);
+            *to = if printable { byte } else { b'?' };
+        }
+        PluginText(text)
+    }
+
+    /// Returns the text of these bytes; `None` if they are not zero-padded printable ASCII.
+    pub(crate) fn from_wire(bytes: [u8; PLUGIN_TEXT_MAX]) -> Option<PluginText> {
+        (PluginText::from_untrusted(&bytes).0 == bytes).then_some(PluginText(bytes))
+    }
+
+    /// Returns the bytes, zero-padded.
+    pub fn bytes(&self) -> &[u8; PLUGIN_TEXT_MAX] {
+        &self.0
+    }
+
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        let end = self.0.iter().position(|&byte| byte == 0).unwrap_or(PLUGIN_TEXT_MAX);
+        str::from_utf8(&self.0[..end]).unwrap_or("")
+    }
+}
+
+impl Default for PluginText {
+    fn default() -> PluginText {
+        PluginText::NONE
+    }
+}
+
+impl core::fmt::Debug for PluginText {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+fn is_printable(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~')
 }
 
 /// Verdict of a plugin, for users and programs outside the broker.

@@ -57,12 +57,14 @@ static int32_t judge(void *self, const struct talea_plugin_task *task,
     if (strcmp(how, "exit") == 0)
         exit(0);
     if (strcmp(how, "forge") == 0) {
-        /* It shares its process with its host, so it can answer in its place: `PluginAnswer` in
+        /* It shares its process with its host, so it can answer in its place: `HostResponse` in
          * talea-proto, on descriptor 3. */
         const struct {
             uint64_t ticket;
             int32_t verdict, cpu, priority;
-            uint32_t reserved;
+            uint32_t ranks;
+            uint64_t runtime_ns, deadline_ns, period_ns, cpus[16];
+            char reason[TALEA_PLUGIN_REASON];
         } answer = {
             .ticket = UINT64_MAX,
             .verdict = TALEA_PLUGIN_OK,

@@ -14,7 +14,7 @@ use crate::plugin::{Offer, PluginRequest, Verdict};
 use crate::plugin_set::BoundsViolation;
 use talea_core::mutate;
 use talea_core::setup::{Band, ForeignClass};
-use talea_core::{Charge, Policy, Priority, Span};
+use talea_core::{Charge, Params, Policy, Priority, Span, Work};
 use talea_proto::Field;
 use talea_proto::message::{Mechanism, Notes};
 use talea_proto::refusal::RejectionReason;
@@ -74,19 +74,10 @@ impl Foreign {
         let Some(cpu) = cpu else {
             return Err(BoundsViolation(format!("CPU {}, which is not in {cpus}", answer.cpu)));
         };
-        let Band { low, high } = self.band;
-        let priority = mutate!(
-            "plugin-foreign-band",
-            u8::try_from(answer.priority).ok().filter(|p| (low.0..=high.0).contains(p)),
-            u8::try_from(answer.priority).ok()
-        );
-        let Some(priority) = priority else {
-            return Err(BoundsViolation(format!(
-                "priority {}, which is not in {}-{}",
-                answer.priority, low.0, high.0
-            )));
-        };
-        let candidate = fp::candidate(self.base.index, Place::Cpu(cpu), ask.params);
+        let priority = self.check_level(answer.priority)?;
+        let runtime = granted_runtime(ask, answer.runtime_ns)?;
+        let params = Params { runtime, ..*ask.params };
+        let candidate = fp::candidate(self.base.index, Place::Cpu(cpu), &params);
         let borne = match context.check_guarantees(&candidate, TestDepth::Bounds) {
             Err(broken) if broken.undecided => {
                 context.check_guarantees(&candidate, TestDepth::Exact)
@@ -98,7 +89,6 @@ impl Foreign {
         {
             return Ok(Verdict::No(fp::guarantee_rejection(context, &candidate, broken)));
         }
-        let runtime = ask.params.runtime;
         let offer = Offer {
             cpu: Some(cpu),
             runtime,
@@ -112,6 +102,19 @@ impl Foreign {
             priority,
         };
         Ok(if partial == Notes::PARTIAL { Verdict::Partial(offer) } else { Verdict::Ok(offer) })
+    }
+
+    /// Returns a level that the plugin names, or the violation of its band.
+    pub(crate) fn check_level(&self, level: i32) -> Result<u8, BoundsViolation> {
+        let Band { low, high } = self.band;
+        let inside = mutate!(
+            "plugin-foreign-band",
+            u8::try_from(level).ok().filter(|p| (low.0..=high.0).contains(p)),
+            u8::try_from(level).ok()
+        );
+        inside.ok_or_else(|| {
+            BoundsViolation(format!("priority {level}, which is not in {}-{}", low.0, high.0))
+        })
     }
 
     /// Returns the kernel policy of a spec.
@@ -129,4 +132,32 @@ impl Foreign {
             ForeignClass::Rr => Mechanism::Rr,
         }
     }
+}
+
+/// Returns Q^a of an answer that grants `granted_ns`, as far as the access rules allow and at least
+/// Q; or the violation of its bounds, Q and Q^d.
+fn granted_runtime(
+    ask: &PluginRequest<'_>,
+    granted_ns: u64,
+) -> Result<Option<Work>, BoundsViolation> {
+    let params = ask.params;
+    if granted_ns == 0 {
+        return Ok(params.runtime);
+    }
+    let granted = Work::from_ns(granted_ns);
+    let bounds = params.runtime.map(|least| (least, params.desired.unwrap_or(least)));
+    let bounds = mutate!(
+        "plugin-foreign-runtime",
+        bounds.filter(|(least, most)| (*least..=*most).contains(&granted)),
+        bounds
+    );
+    let Some((least, _)) = bounds else {
+        return Err(BoundsViolation(format!(
+            "a runtime of {}, which is not between the runtime and the desired runtime",
+            Span::from_ns(granted_ns)
+        )));
+    };
+    let by_share = ask.cap.charge.zip(params.density_span()).map(|(charge, span)| charge.of(span));
+    let most = [ask.cap.runtime, by_share].into_iter().flatten().fold(granted, Work::min);
+    Ok(Some(mutate!("plugin-foreign-cap", most.max(least), granted)))
 }

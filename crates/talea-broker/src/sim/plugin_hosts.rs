@@ -2,6 +2,7 @@
 
 use super::Simulation;
 use crate::input::{ForeignAnswer, ForeignCall, Input};
+use talea_proto::SpecId;
 
 impl Simulation {
     /// Answers a call of a foreign plugin with `answer`; `None` is a time-out. Returns false if
@@ -12,6 +13,21 @@ impl Simulation {
         self.calls.remove(&ticket);
         self.handle_input(Input::PluginAnswered { ticket, answer });
         true
+    }
+
+    /// Records that a foreign plugin gets this call.
+    pub(super) fn note_call(&mut self, plugin: u32, call: &ForeignCall) {
+        let held = self.held_by_plugin.entry(plugin).or_default();
+        match call {
+            ForeignCall::Schedule { spec, .. } => drop(held.insert(*spec)),
+            ForeignCall::Release { spec } => drop(held.remove(spec)),
+            _ => {}
+        }
+    }
+
+    /// Passes new levels of a foreign plugin, as part of the answer to its call in flight.
+    pub fn rank(&mut self, plugin: u32, ranks: Vec<(SpecId, i32)>, more: bool) {
+        self.handle_input(Input::PluginRanked { plugin, ranks, more });
     }
 
     /// Ends a foreign plugin's host.

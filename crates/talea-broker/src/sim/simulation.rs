@@ -22,7 +22,7 @@ use talea_core::setup::Setup;
 use talea_core::{Attr, Monotonic, Policy, Span};
 use talea_proto::message::Caveat;
 use talea_proto::record::{Record, RecordThread};
-use talea_proto::{Reply, Request, VERSION};
+use talea_proto::{Reply, Request, SpecId, VERSION};
 
 /// Maximum number of timers for which [`Simulation::call`] waits.
 const MAX_WAKEUPS: u32 = 1_000;
@@ -117,6 +117,8 @@ pub struct Simulation {
     /// Plugins with a stopped host.
     pub ended_hosts: BTreeSet<u32>,
     pub(super) watched: BTreeSet<ThreadId>,
+    /// Specs that each foreign plugin was notified of.
+    pub held_by_plugin: BTreeMap<u32, BTreeSet<SpecId>>,
     /// Canaries of all CPUs.
     pub canaries: Canaries,
     /// Limits that the driver enforces.
@@ -159,6 +161,7 @@ impl Simulation {
             effects: VecDeque::new(),
             inbox: VecDeque::new(),
             ended_hosts: BTreeSet::new(),
+            held_by_plugin: BTreeMap::new(),
             watched: BTreeSet::new(),
             canaries: Canaries::default(),
             limits: BTreeMap::new(),
@@ -393,6 +396,7 @@ impl Simulation {
                 let busy = self.calls.values().any(|(asked, ..)| *asked == plugin);
                 assert!(!busy, "plugin {plugin} has two calls in flight");
                 let until = self.now.saturating_add(timeout);
+                self.note_call(plugin, &call);
                 self.calls.insert(ticket, (plugin, *call, until));
             }
             Effect::StopHost { plugin } => {
@@ -401,6 +405,7 @@ impl Simulation {
                     "the host of plugin {plugin} is stopped twice"
                 );
                 self.calls.retain(|_, (asked, ..)| *asked != plugin);
+                self.held_by_plugin.remove(&plugin);
             }
             Effect::Exit => self.exited = true,
             Effect::Log(event) => self.log.push(event),
@@ -621,6 +626,7 @@ impl Simulation {
         self.effects.clear();
         self.inbox.clear();
         self.ended_hosts.clear();
+        self.held_by_plugin.clear();
         self.watched.clear();
         self.limits.clear();
         self.watched_processes.clear();

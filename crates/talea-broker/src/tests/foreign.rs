@@ -8,14 +8,30 @@ use talea_proto::refusal::{PluginVerdict, RejectionReason};
 use talea_proto::{Code, Reply, Request};
 
 #[expect(clippy::unnecessary_wraps, reason = "an answer, as opposed to a time-out")]
-fn yes(question: &ForeignCall) -> Option<ForeignAnswer> {
+pub(super) fn yes(question: &ForeignCall) -> Option<ForeignAnswer> {
     let ForeignCall::Accept { epoch, .. } = question else {
-        return Some(ForeignAnswer { epoch: 0, verdict: 1, cpu: 0, priority: 0 });
+        return Some(ForeignAnswer {
+            epoch: 0,
+            verdict: 1,
+            cpu: 0,
+            priority: 0,
+            ..ForeignAnswer::default()
+        });
     };
-    Some(ForeignAnswer { epoch: *epoch, verdict: 1, cpu: 1, priority: 44 })
+    Some(ForeignAnswer {
+        epoch: *epoch,
+        verdict: 1,
+        cpu: 1,
+        priority: 44,
+        ..ForeignAnswer::default()
+    })
 }
 
-fn with(verdict: i32, cpu: i32, priority: i32) -> impl Fn(&ForeignCall) -> Option<ForeignAnswer> {
+pub(super) fn with(
+    verdict: i32,
+    cpu: i32,
+    priority: i32,
+) -> impl Fn(&ForeignCall) -> Option<ForeignAnswer> {
     move |question| {
         let mut answer = yes(question)?;
         (answer.verdict, answer.cpu, answer.priority) = (verdict, cpu, priority);
@@ -23,16 +39,16 @@ fn with(verdict: i32, cpu: i32, priority: i32) -> impl Fn(&ForeignCall) -> Optio
     }
 }
 
-fn last(world: &mut Simulation, session: SessionId) -> Option<Reply> {
+pub(super) fn last(world: &mut Simulation, session: SessionId) -> Option<Reply> {
     world.connections.get_mut(&session).unwrap().replies.pop_back().map(|(_, _, reply)| reply)
 }
 
-fn ask(world: &mut Simulation, session: SessionId, request: Request) {
+pub(super) fn ask(world: &mut Simulation, session: SessionId, request: Request) {
     world.send(session, request, None);
     world.run_until_idle();
 }
 
-fn ours_first() -> Simulation {
+pub(super) fn ours_first() -> Simulation {
     world_of(setup(&["ours", "fp"], 2), 2)
 }
 

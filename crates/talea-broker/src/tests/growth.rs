@@ -94,7 +94,13 @@ impl Scene {
                 ForeignCall::Accept { epoch, .. } => epoch,
                 _ => 0,
             };
-            let answer = ForeignAnswer { epoch, verdict: 1, cpu: 1, priority: 44 };
+            let answer = ForeignAnswer {
+                epoch,
+                verdict: 1,
+                cpu: 1,
+                priority: 44,
+                ..ForeignAnswer::default()
+            };
             self.handle(Input::PluginAnswered { ticket, answer: Some(answer) });
         }
     }

@@ -344,7 +344,13 @@ fn r18_a_failed_plugin_host_is_stopped_by_an_effect() {
     // The plugin answers with a place outside its CPUs.
     assert!(world.answer_call(|question| match question {
         crate::input::ForeignCall::Accept { epoch, .. } => {
-            Some(crate::input::ForeignAnswer { epoch: *epoch, verdict: 1, cpu: 7, priority: 44 })
+            Some(crate::input::ForeignAnswer {
+                epoch: *epoch,
+                verdict: 1,
+                cpu: 7,
+                priority: 44,
+                ..crate::input::ForeignAnswer::default()
+            })
         }
         _ => None,
     }));

@@ -10,6 +10,7 @@ mod change;
 mod choice;
 mod drift;
 mod foreign;
+mod foreign_terms;
 mod growth;
 mod later;
 mod limits;

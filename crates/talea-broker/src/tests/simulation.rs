@@ -43,6 +43,7 @@ fn simulation_of_three_hundred_seeds_leaves_no_objects() {
         "dropped",
         "plugins out of service",
         "plugins outside their bounds",
+        "specs ranked",
         "detached for their credentials",
         "detached for their CPUs",
         "detached for their policy",

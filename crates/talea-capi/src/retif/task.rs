@@ -223,6 +223,7 @@ unsafe fn both<'a>(
 mod tests {
     use super::*;
     use talea_client::{Field, Name, PluginAnswer};
+    use talea_proto::refusal::PluginText;
 
     fn refusal(code: Code) -> Refusal {
         Refusal {
@@ -265,8 +266,12 @@ mod tests {
     fn r4_a_request_that_rules_keep_from_every_plugin_is_a_denial() {
         let denied =
             |code| PluginVerdict::Denied { code, field: Field::Request, asked: 0, limit: 0 };
-        let answer =
-            |verdict| PluginAnswer { plugin: 0, name: Name::new("rm").expect("a name"), verdict };
+        let answer = |verdict| PluginAnswer {
+            plugin: 0,
+            name: Name::new("rm").expect("a name"),
+            verdict,
+            text: PluginText::NONE,
+        };
         let mut all = refusal(Code::NoPlugin);
         all.answers = vec![answer(denied(Code::NotAllowed)), answer(denied(Code::RuleBound))];
         assert!(is_denial(&all));

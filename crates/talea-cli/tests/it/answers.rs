@@ -4,7 +4,7 @@ use crate::fake::{Fake, granted, name, refusal, refused, spec, status, task};
 use crate::harness::{Scratch, run, snapshot};
 use talea_core::{Charge, Span};
 use talea_proto::message::Notes;
-use talea_proto::refusal::{PluginVerdict, RejectionReason, Witness};
+use talea_proto::refusal::{PluginText, PluginVerdict, RejectionReason, Witness};
 use talea_proto::{
     Code, Field, Owner, PluginAnswer, Refusal, Rejection, Reply, Request, SpecId, Task,
 };
@@ -95,8 +95,12 @@ fn answers() -> Vec<PluginAnswer> {
         deadline: ms(15),
         response: Some(ms(17)),
     };
-    let answer =
-        |plugin: u32, label: &str, verdict| PluginAnswer { plugin, name: name(label), verdict };
+    let answer = |plugin: u32, label: &str, verdict| PluginAnswer {
+        plugin,
+        name: name(label),
+        verdict,
+        text: PluginText::NONE,
+    };
     vec![
         answer(
             0,
@@ -197,16 +201,19 @@ fn a_denial_says_what_would_help() {
                 plugin: 0,
                 name: name("edf"),
                 verdict: denied(Code::RuleOmission, Field::Priority, 100, 40),
+                text: PluginText::NONE,
             },
             PluginAnswer {
                 plugin: 1,
                 name: name("rm"),
                 verdict: denied(Code::NotAllowed, Field::IgnoreAdmission, 1, 0),
+                text: PluginText::NONE,
             },
             PluginAnswer {
                 plugin: 2,
                 name: name("fp"),
                 verdict: denied(Code::RuleOmission, Field::Runtime, 0, 2_000_000),
+                text: PluginText::NONE,
             },
         ];
         Reply::Explained { chosen: None, answers, refusal: None }

@@ -15,7 +15,7 @@ use talea_os::{Thread, Tid};
 use talea_proto::message::{
     CpuInfo, Mechanism, Name, Notes, Overruns, PluginInfo, SessionInfo, SpecInfo, Status, Token,
 };
-use talea_proto::refusal::{PluginVerdict, RejectionReason};
+use talea_proto::refusal::{PluginText, PluginVerdict, RejectionReason};
 use talea_proto::wire::decode_request;
 use talea_proto::{
     Code, Field, Granted, MESSAGE_MAX, Owner, PluginAnswer, Refusal, Rejection, Reply, Request,
@@ -388,8 +388,12 @@ impl World {
             return Err(refusal(Code::UnknownPlugin, Field::Plugin));
         }
         let refused = |no: Rejection| {
-            let answer =
-                PluginAnswer { plugin: 0, name: name("rm"), verdict: PluginVerdict::No(no) };
+            let answer = PluginAnswer {
+                plugin: 0,
+                name: name("rm"),
+                verdict: PluginVerdict::No(no),
+                text: PluginText::NONE,
+            };
             Box::new(Refusal { answers: vec![answer], ..blank(Code::NoPlugin, Field::Request) })
         };
         let missing = Rejection {

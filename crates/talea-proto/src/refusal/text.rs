@@ -261,10 +261,20 @@ fn remedy(errno: i32) -> &'static str {
     }
 }
 
+impl PluginAnswer {
+    /// Returns the answer as text without the plugin's name: the verdict, or the plugin's own words.
+    pub fn said(&self) -> impl fmt::Display {
+        fmt::from_fn(|f| match self.text.as_str() {
+            "" => write!(f, "{}", self.verdict),
+            text => write!(f, "its module rejected the task: \"{text}\""),
+        })
+    }
+}
+
 impl fmt::Display for PluginAnswer {
     /// Formats the answer as a sentence that starts with the plugin's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Plugin {}: {}.", self.name, self.verdict)
+        write!(f, "Plugin {}: {}.", self.name, self.said())
     }
 }
 

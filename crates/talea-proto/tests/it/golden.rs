@@ -1,4 +1,4 @@
-//! Stored bytes of protocol version 3: one message of each kind as a file in `fuzz/seeds/wire`.
+//! Stored bytes of protocol version 4: one message of each kind as a file in `fuzz/seeds/wire`.
 //!
 //! They are the seeds of the fuzzer and a compatibility check: a changed layout is detected here
 //! and requires a new protocol version. `TALEA_BLESS=1` writes missing files; files that differ
@@ -14,7 +14,7 @@ use talea_proto::message::{
     SpecInfo, Status, Token,
 };
 use talea_proto::record::{Record, RecordThread};
-use talea_proto::refusal::{PluginVerdict, RejectionReason, Witness};
+use talea_proto::refusal::{PLUGIN_TEXT_MAX, PluginText, PluginVerdict, RejectionReason, Witness};
 use talea_proto::wire::fuzz_wire;
 use talea_proto::{
     Code, Counters, Field, Granted, MESSAGE_MAX, Owner, PluginAnswer, Refusal, Rejection, Reply,
@@ -110,13 +110,19 @@ fn refusal() -> Refusal {
         index: 4,
         rule: Some("talead.toml:12".into()),
         answers: vec![
-            PluginAnswer { plugin: 0, name: name("edf"), verdict: PluginVerdict::No(no) },
-            PluginAnswer { plugin: 1, name: name("rm"), verdict: denied },
-            PluginAnswer { plugin: 2, name: name("fp"), verdict: partial },
+            PluginAnswer {
+                plugin: 0,
+                name: name("edf"),
+                verdict: PluginVerdict::No(no),
+                text: PluginText::NONE,
+            },
+            PluginAnswer { plugin: 1, name: name("rm"), verdict: denied, text: PluginText::NONE },
+            PluginAnswer { plugin: 2, name: name("fp"), verdict: partial, text: PluginText::NONE },
             PluginAnswer {
                 plugin: 3,
                 name: name("rm2"),
                 verdict: PluginVerdict::No(Rejection { witness: Some(late), ..no }),
+                text: PluginText::NONE,
             },
         ],
     }
@@ -192,7 +198,11 @@ fn replies() -> Vec<(&'static str, Reply)> {
     let cpu = CpuInfo { cpu: 3, free: Charge::ratio(3, 4), used: Charge::ratio(1, 4), specs: 2 };
     let said =
         PluginVerdict::Ok { cpu: Some(0), charge: Charge::ratio(1, 5), notes: Notes::default() };
-    let answers = vec![PluginAnswer { plugin: 0, name: name("edf"), verdict: said }];
+    let mut text = [0; PLUGIN_TEXT_MAX];
+    text[..8].copy_from_slice(b"no\x1b room");
+    let text = PluginText::from_untrusted(&text);
+    assert_eq!(text.as_str(), "no? room");
+    let answers = vec![PluginAnswer { plugin: 0, name: name("edf"), verdict: said, text }];
     vec![
         ("welcome", Reply::Welcome { version: 1, instance: 0x1122_3344_5566_7788 }),
         ("granted", Reply::Granted(granted())),
@@ -276,7 +286,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn the_bytes_of_version_3_do_not_change() {
+fn the_bytes_of_version_4_do_not_change() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/wire");
     let bless = std::env::var_os("TALEA_BLESS").is_some();
     for (name, bytes) in samples() {

@@ -4,6 +4,7 @@ use crate::strategies::refusal;
 use proptest::prelude::*;
 use talea_core::{Charge, Span, Work};
 use talea_proto::message::{Name, Notes};
+use talea_proto::refusal::PluginText;
 use talea_proto::refusal::{PluginVerdict, RejectionReason, Witness};
 use talea_proto::{Code, Field, PluginAnswer, Refusal, Rejection};
 
@@ -54,11 +55,17 @@ fn every_rejection_reports_the_value_that_fits() {
         ..no(RejectionReason::NoRoom, Field::Utilization, 700_000, 490_000, 490_000)
     };
     refusal.answers = vec![
-        PluginAnswer { plugin: 0, name: name("edf"), verdict: PluginVerdict::No(full) },
+        PluginAnswer {
+            plugin: 0,
+            name: name("edf"),
+            verdict: PluginVerdict::No(full),
+            text: PluginText::NONE,
+        },
         PluginAnswer {
             plugin: 1,
             name: name("fp"),
             verdict: PluginVerdict::No(no(RejectionReason::Missing, Field::Priority, 0, 0, 0)),
+            text: PluginText::NONE,
         },
     ];
     assert_eq!(

@@ -10,7 +10,7 @@ use talea_proto::message::{
     SpecInfo, Status, Token,
 };
 use talea_proto::record::{Record, RecordThread};
-use talea_proto::refusal::{PluginVerdict, RejectionReason, Witness};
+use talea_proto::refusal::{PLUGIN_TEXT_MAX, PluginText, PluginVerdict, RejectionReason, Witness};
 use talea_proto::{
     Code, Counters, Field, GROUP_MAX, Granted, Owner, PLUGINS_MAX, PluginAnswer, Refusal,
     Rejection, Reply, Request, SpecId, Task, ThreadRef,
@@ -217,10 +217,12 @@ fn said() -> impl Strategy<Value = PluginVerdict> {
 }
 
 fn answer() -> impl Strategy<Value = PluginAnswer> {
-    (any::<u32>(), name(), said()).prop_map(|(plugin, name, verdict)| PluginAnswer {
+    let text = any::<[u8; PLUGIN_TEXT_MAX]>();
+    (any::<u32>(), name(), said(), text).prop_map(|(plugin, name, verdict, text)| PluginAnswer {
         plugin,
         name,
         verdict,
+        text: PluginText::from_untrusted(&text),
     })
 }
 

@@ -41,7 +41,7 @@ fn the_layout_equals_its_documentation() {
         (size_of::<TaskWire>(), 208),
         (size_of::<AttrWire>(), 168),
         (size_of::<GrantedWire>(), 72),
-        (size_of::<PluginAnswerWire>(), 96),
+        (size_of::<PluginAnswerWire>(), 192),
     ] {
         assert_eq!(size, documented);
     }
@@ -50,7 +50,7 @@ fn the_layout_equals_its_documentation() {
     task.plugin = Name::new("rm");
     task.cpus.insert(65);
     let bytes = bytes_of(&Request::Create(task));
-    assert_eq!(bytes[..8], [2, 0, 3, 0, 7, 0, 0, 0], "op, version, seq, all little-endian");
+    assert_eq!(bytes[..8], [2, 0, 4, 0, 7, 0, 0, 0], "op, version, seq, all little-endian");
     assert_eq!(bytes[8..16], [8, 7, 6, 5, 4, 3, 2, 1], "period at 0");
     assert_eq!(bytes[TASK + 32], 1 | 1 << 5, "flags at 32: period and plugin are declared");
     assert_eq!(bytes[TASK + 48..TASK + 51], *b"rm\0", "plugin at 48");

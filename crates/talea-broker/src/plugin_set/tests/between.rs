@@ -90,7 +90,8 @@ fn r31_foreign_plugins_above_rm_may_not_break_its_guarantees() {
     let plugins = vec![foreign("own", "0-1", 80, 99), rm("rm", "0", 40, 79, RmTest::Hyperbolic)];
     let mut rig = Rig::new(Platform::declared(2), plugins);
     rig.create(1, &ask(&periodic(10 * MS, 5 * MS))).unwrap();
-    let answer = |cpu| ForeignAnswer { epoch: 0, verdict: 1, cpu, priority: 90 };
+    let answer =
+        |cpu| ForeignAnswer { epoch: 0, verdict: 1, cpu, priority: 90, ..ForeignAnswer::default() };
     let heavy = periodic(5 * MS, 2 * MS);
     let judged = |cpu, ignore_admission| {
         let ask = PluginRequest { ignore_admission, ..ask(&heavy) };

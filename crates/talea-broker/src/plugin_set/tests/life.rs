@@ -18,7 +18,7 @@ fn everything() -> Params {
 }
 
 fn answer(verdict: i32, cpu: i32, priority: i32) -> ForeignAnswer {
-    ForeignAnswer { epoch: 0, verdict, cpu, priority }
+    ForeignAnswer { epoch: 0, verdict, cpu, priority, ..ForeignAnswer::default() }
 }
 
 #[test]

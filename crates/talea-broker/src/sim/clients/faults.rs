@@ -5,6 +5,7 @@ use super::{Clients, HeldSpec, MAX_PERIOD, MS};
 use crate::input::{ForeignAnswer, ForeignCall, SessionId, Uids};
 use talea_core::{Attr, CpuSet, Policy, Priority, Span, Work};
 use talea_proto::message::SpecId;
+use talea_proto::refusal::{PLUGIN_TEXT_MAX, PluginText};
 use talea_proto::{Code, Owner, Reply, Request, VERSION};
 
 impl Clients {
@@ -169,18 +170,74 @@ impl Clients {
         if let Some(plugin) = restarted.filter(|_| roll.is_multiple_of(8)) {
             self.world.restart_host(plugin);
         }
+        self.rank_specs(trouble && roll < faults.crashes + faults.out_of_bounds);
+        let granted = self.world.rng.below(5);
+        let text = [self.world.rng.below(256) as u8; PLUGIN_TEXT_MAX];
         let silent = trouble && roll >= 1000 - faults.no_answer;
         let out_of_bounds = trouble && roll < faults.crashes + faults.out_of_bounds;
         self.world.answer_call(|question| {
-            let ForeignCall::Accept { cpus, epoch, .. } = question else {
-                let answer = ForeignAnswer { epoch: 0, verdict: 1, cpu: -1, priority: 0 };
+            let ForeignCall::Accept { task, cpus, epoch, .. } = question else {
+                let answer = ForeignAnswer {
+                    epoch: 0,
+                    verdict: 1,
+                    cpu: -1,
+                    priority: 0,
+                    ..ForeignAnswer::default()
+                };
                 return (!silent).then_some(answer);
             };
             let cpu = cpus.iter().last().map_or(-1, |cpu| cpu as i32);
             let priority = if out_of_bounds { 99 } else { 40 + (low % 10) as i32 };
             let verdict = if cpu < 0 { -1 } else { verdict };
-            (!silent).then_some(ForeignAnswer { epoch: *epoch, verdict, cpu, priority })
+            // Between the runtime and the desired one; in trouble perhaps outside.
+            let runtime_ns = match (task.params.runtime, task.params.desired) {
+                (Some(least), Some(most)) => {
+                    let (least, most) = (least.as_ns(), most.as_ns());
+                    [0, least, most, least.midpoint(most), most.saturating_add(1)]
+                        [granted.min(3 + u64::from(out_of_bounds)) as usize]
+                }
+                _ => 0,
+            };
+            let text = PluginText::from_untrusted(&text);
+            (!silent).then_some(ForeignAnswer {
+                epoch: *epoch,
+                verdict,
+                cpu,
+                priority,
+                runtime_ns,
+                text,
+            })
         });
+    }
+
+    /// Gives some specs of the plugin whose call is answered next a new level, and with
+    /// `out_of_bounds` also one that it does not hold, or an invalid level.
+    fn rank_specs(&mut self, out_of_bounds: bool) {
+        let Some((plugin, call, _)) = self.world.calls.values().next() else { return };
+        let (plugin, is_rank) = (*plugin, matches!(call, ForeignCall::Rank));
+        if matches!(call, ForeignCall::Accept { .. }) && !out_of_bounds {
+            return;
+        }
+        let held = self.world.held_by_plugin.get(&plugin).cloned().unwrap_or_default();
+        let mut ranks = Vec::new();
+        for spec in held {
+            if self.world.rng.chance(400) {
+                ranks.push((spec, 40 + self.world.rng.below(10) as i32));
+            }
+        }
+        if out_of_bounds {
+            let wrong = match ranks.first() {
+                Some(&(spec, _)) if self.world.rng.chance(500) => (spec, 39),
+                _ => (SpecId(u64::MAX - 1), 40),
+            };
+            ranks.push(wrong);
+        }
+        if ranks.is_empty() {
+            return;
+        }
+        self.count("specs ranked");
+        let more = !is_rank && self.world.rng.chance(200);
+        self.world.rank(plugin, ranks, more);
     }
 
     /// Starves every CPU for a second. Some threads consume most of its time meanwhile.

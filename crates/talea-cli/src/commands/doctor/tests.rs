@@ -11,6 +11,7 @@ use talea_os::sysinfo::{
     DlBandwidth, Domain, Hierarchy, Kernel, Limits, RtGroup, RtLimit, SyscallSupport, SystemInfo,
 };
 use talea_proto::message::Name;
+use talea_proto::refusal::PluginText;
 use talea_proto::refusal::PluginVerdict;
 use talea_proto::{Code, Field, PluginAnswer, Refusal};
 use talea_study::exit::Exit;
@@ -303,8 +304,12 @@ fn rules_are_checked_for_this_user() {
             asked: 0,
             limit: 0,
         };
-        refusal.answers =
-            vec![PluginAnswer { plugin: 0, name: Name::new("edf").unwrap(), verdict }];
+        refusal.answers = vec![PluginAnswer {
+            plugin: 0,
+            name: Name::new("edf").unwrap(),
+            verdict,
+            text: PluginText::NONE,
+        }];
         facts.daemon = Daemon::Answers { pid: 1, refusal: Some(Box::new(refusal)) };
     };
     let facts = gives(user, denied, &["rules: fail"]);

@@ -3,7 +3,7 @@
 use crate::PLUGINS_MAX;
 use crate::message::Notes;
 use crate::refusal::{
-    Code, PluginAnswer, PluginVerdict, Refusal, Rejection, RejectionReason, Witness,
+    Code, PluginAnswer, PluginText, PluginVerdict, Refusal, Rejection, RejectionReason, Witness,
 };
 use crate::wire::bytes::{Reader, Writer, known};
 use crate::wire::task::read_name;
@@ -49,6 +49,8 @@ pub struct PluginAnswerWire {
     limit: U64,
     fits: U64,
     rest: [u8; 24],
+    // The length is a number: with the constant, the compiler panics.
+    text: [u8; 96],
 }
 
 /// Rest of an acceptance.
@@ -74,7 +76,7 @@ struct WitnessWire {
 
 const _: () = assert!(size_of::<RefusalWire>() == 40);
 const _: () = assert!(size_of::<OfferWire>() == 24 && size_of::<WitnessWire>() == 24);
-const _: () = assert!(size_of::<PluginAnswerWire>() == 96);
+const _: () = assert!(size_of::<PluginAnswerWire>() == 192);
 const _: () = assert!(core::mem::offset_of!(PluginAnswerWire, kind) == 36);
 const _: () = assert!(core::mem::offset_of!(PluginAnswerWire, asked) == 48);
 const _: () = assert!(core::mem::offset_of!(PluginAnswerWire, rest) == 72);
@@ -218,6 +220,7 @@ impl PluginAnswerWire {
             limit: U64::ZERO,
             fits: U64::ZERO,
             rest: [0; 24],
+            text: *answer.text.bytes(),
         };
         let placed = |cpu: Option<u32>| PluginAnswerWire {
             flags: U16::new(if cpu.is_some() { HAS_CPU } else { 0 }),
@@ -293,6 +296,8 @@ impl PluginAnswerWire {
             plugin: self.plugin.get(),
             name: read_name(Field::Plugin, self.name)?,
             verdict,
+            text: PluginText::from_wire(self.text)
+                .ok_or_else(|| FieldError::new(Field::Message, self.plugin.get(), 0_u64))?,
         };
         // Fields that the kind does not use must be zero; otherwise two byte strings would have the
         // same meaning.
