@@ -70,6 +70,7 @@ impl Broker {
                 charge: placed.charge,
                 notes: placed.notes,
                 priority: record.priority,
+                terms: record.terms,
             };
             let client = spec.client;
             self.rules.charge(self.clients.snapshot(client), plugin, placed.charge);
@@ -151,6 +152,7 @@ impl Broker {
             charge: Charge::ZERO,
             notes: Notes::default(),
             priority: record.priority,
+            terms: record.terms,
         };
         Spec {
             id: record.spec,

@@ -286,9 +286,11 @@ impl Broker {
             let question = ForeignCall::Schedule {
                 spec: spec.id,
                 task: spec.task,
-                cpu: spec.offer.cpu.unwrap_or(0),
+                cpu: spec.offer.cpu,
+                cpus: self.plugin_set.attr(SpecSlot(slot)).cpus,
                 priority: spec.offer.priority,
                 runtime: spec.offer.runtime,
+                terms: self.plugin_set.terms(SpecSlot(slot)),
             };
             self.notify_plugin(spec.plugin, spec.uid, question);
         }
@@ -352,6 +354,7 @@ impl Spec {
             runtime: self.offer.runtime,
             charge: self.offer.charge,
             priority: self.offer.priority,
+            terms: self.offer.terms,
             thread: self.thread.as_ref().map(|thread| thread.record()),
         }
     }

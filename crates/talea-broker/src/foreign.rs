@@ -191,6 +191,7 @@ impl Broker {
         let call = match &next {
             Query::Notify(what) => ForeignCall::clone(what),
             Query::Accept(request) => {
+                let leaving = self.leaving_slot(&request.evaluation).map(SpecSlot);
                 let ask = crate::admission::plugin_request(
                     &request.evaluation.task,
                     RuntimeCap::default(),
@@ -198,7 +199,7 @@ impl Broker {
                 );
                 ForeignCall::Accept {
                     task: request.evaluation.task,
-                    cpus: self.plugin_set.cpus_for(plugin, &ask),
+                    cpus: self.plugin_set.cpus_for(plugin, &ask, leaving),
                     preferred: ask.preferred,
                     replaces: request.evaluation.leaving(),
                     epoch: self.plugin_set.epoch(),

@@ -22,15 +22,19 @@ pub fn request(call: &ForeignCall, ticket: Ticket) -> HostRequest {
             preferred: *preferred.words(),
             ..with_task(bare, task)
         },
-        ForeignCall::Schedule { spec, ref task, cpu, priority, runtime } => HostRequest {
-            call: PluginFunction::Schedule as u32,
-            spec: spec.0,
-            cpus: *CpuSet::single(cpu).words(),
-            place_cpu: cpu as i32,
-            place_priority: priority.into(),
-            place_runtime_ns: runtime.map_or(0, Work::as_ns),
-            ..with_task(bare, task)
-        },
+        ForeignCall::Schedule { spec, ref task, cpu, cpus, priority, terms, runtime } => {
+            HostRequest {
+                call: PluginFunction::Schedule as u32,
+                spec: spec.0,
+                cpus: *cpus.words(),
+                place_cpu: cpu.map_or(-1, |cpu| cpu as i32),
+                place_priority: priority.into(),
+                place_deadline_ns: terms.map_or(0, |terms| terms.deadline.as_ns()),
+                place_period_ns: terms.map_or(0, |terms| terms.period.as_ns()),
+                place_runtime_ns: runtime.map_or(0, Work::as_ns),
+                ..with_task(bare, task)
+            }
+        }
         ForeignCall::Release { spec } => about(bare, PluginFunction::Release, spec),
         ForeignCall::Attach { spec } => about(bare, PluginFunction::Attach, spec),
         ForeignCall::Detach { spec } => about(bare, PluginFunction::Detach, spec),
@@ -71,6 +75,9 @@ pub fn answer(response: &HostResponse, epoch: u64) -> ForeignAnswer {
         cpu: response.cpu,
         priority: response.priority,
         runtime_ns: response.runtime_ns,
+        deadline_ns: response.deadline_ns,
+        period_ns: response.period_ns,
+        cpus: CpuSet::from_words(response.cpus),
         text: PluginText::from_untrusted(&response.reason),
     }
 }

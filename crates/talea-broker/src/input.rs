@@ -5,7 +5,7 @@ use crate::ungranted::RealTimeThread;
 use talea_core::setup::{OnOverrun, Setup};
 use talea_core::{Attr, CpuSet, Monotonic, Span, Work};
 use talea_proto::message::{Caveat, DetachCause};
-use talea_proto::record::Record;
+use talea_proto::record::{DeadlineTerms, Record};
 use talea_proto::refusal::PluginText;
 use talea_proto::{Refusal, Reply, Request, SpecId};
 
@@ -668,10 +668,14 @@ pub enum ForeignCall {
         spec: SpecId,
         /// The task.
         task: talea_proto::Task,
-        /// CPU of the placement.
-        cpu: u32,
-        /// Kernel priority.
+        /// CPU of the placement; `None` for a whole root domain.
+        cpu: Option<u32>,
+        /// CPUs of the thread.
+        cpus: CpuSet,
+        /// Kernel priority; 0 in the deadline class.
         priority: u8,
+        /// Deadline and period, in the deadline class.
+        terms: Option<DeadlineTerms>,
         /// Granted runtime Q^a; `None` if the task declares no runtime.
         runtime: Option<Work>,
     },
@@ -707,6 +711,12 @@ pub struct ForeignAnswer {
     pub priority: i32,
     /// Granted runtime in nanoseconds; 0 for the runtime of the request.
     pub runtime_ns: u64,
+    /// Deadline in nanoseconds; 0 for that of the request.
+    pub deadline_ns: u64,
+    /// Period in nanoseconds; 0 for that of the request.
+    pub period_ns: u64,
+    /// CPUs of the thread; empty for `cpu` alone.
+    pub cpus: CpuSet,
     /// Reason of a rejection; empty if the plugin gives none.
     pub text: PluginText,
 }

@@ -4,6 +4,7 @@ use crate::exact_test::ExactTestBudget;
 use talea_core::{Charge, CpuSet, Params, Work};
 use talea_proto::Rejection;
 use talea_proto::message::Notes;
+pub use talea_proto::record::DeadlineTerms;
 
 /// Request for a plugin: the parameters and the placement freedom left by rules and preferences.
 #[derive(Clone, Copy, Debug)]
@@ -101,4 +102,7 @@ pub struct Offer {
     pub notes: Notes,
     /// Kernel priority assigned by a foreign plugin; otherwise 0.
     pub priority: u8,
+    /// Deadline and period chosen by a foreign plugin of the deadline class; `None` for those of the
+    /// task.
+    pub terms: Option<DeadlineTerms>,
 }

@@ -28,10 +28,10 @@ use crate::exact_test::ExactTestBudget;
 use crate::input::{ForeignAnswer, Platform};
 use crate::ledger::{Claim, Ledger, Place, View};
 use crate::placements::SlotsByPlace;
-use crate::plugin::{Offer, PluginRequest, RuntimeCap, ThreadScope, Verdict};
+use crate::plugin::{DeadlineTerms, Offer, PluginRequest, RuntimeCap, ThreadScope, Verdict};
 use crate::plugins::edf::Confinement;
 use crate::plugins::place::worst_fit;
-use crate::plugins::{PlacedSpec, Plugin, PluginBase, PluginContext, claim, rejection};
+use crate::plugins::{PlacedSpec, Plugin, PluginBase, PluginContext, claim, rejection, with_terms};
 use crate::ungranted::RealTimeThread;
 use talea_core::mutate;
 use talea_core::setup::{Band, PluginKind, Setup};
@@ -227,9 +227,17 @@ impl PluginSet {
         self.epoch
     }
 
-    /// Returns the CPUs on which `plugin` may place this request.
-    pub fn cpus_for(&self, plugin: u32, ask: &PluginRequest<'_>) -> CpuSet {
-        self.plugins[plugin as usize].cpus_for(ask)
+    /// Returns the CPUs on which `plugin` may place this request in place of the spec `leaving`.
+    pub fn cpus_for(
+        &self,
+        plugin: u32,
+        ask: &PluginRequest<'_>,
+        leaving: Option<SpecSlot>,
+    ) -> CpuSet {
+        match &self.plugins[plugin as usize] {
+            Plugin::Foreign(foreign) => foreign.cpus_for(ask, leaving.map(|slot| self.at(slot))),
+            built => built.cpus_for(ask),
+        }
     }
 
     /// Asks a built-in plugin as if `leaving` were released, and changes nothing. The driver calls
@@ -344,8 +352,9 @@ impl PluginSet {
         }
         match &self.plugins[plugin as usize] {
             Plugin::Foreign(foreign) => {
+                let is_current = answer.epoch == self.epoch;
                 let verdict = self.with_context_and_tests(leaving, ask.exact_tests, |context| {
-                    foreign.check_answer(context, ask, answer)
+                    foreign.check_answer(context, ask, answer, is_current)
                 });
                 verdict.map(|verdict| self.beside_ungranted(plugin, verdict))
             }
@@ -487,6 +496,14 @@ impl PluginSet {
         }
     }
 
+    /// Returns the deadline and the period of a foreign plugin's spec in the deadline class.
+    pub fn terms(&self, slot: SpecSlot) -> Option<DeadlineTerms> {
+        match self.attr(slot).policy {
+            Policy::Deadline { deadline, period, .. } => Some(DeadlineTerms { deadline, period }),
+            _ => None,
+        }
+    }
+
     /// Returns a level that a foreign plugin names, or the violation of its band.
     pub fn check_level(&self, plugin: u32, level: i32) -> Result<u8, BoundsViolation> {
         match &self.plugins[plugin as usize] {
@@ -560,7 +577,14 @@ impl PluginSet {
             .band
             .unwrap_or(Band { low: Priority(0), high: Priority(0) });
         let priority = record.priority.clamp(band.low.0, band.high.0);
-        let offer = Offer { cpu, runtime: record.runtime, charge: record.charge, notes, priority };
+        let offer = Offer {
+            cpu,
+            runtime: record.runtime,
+            charge: record.charge,
+            notes,
+            priority,
+            terms: record.terms,
+        };
         let entry = self.entry(plugin, &ask, &offer);
         self.add_spec(slot, entry);
     }
@@ -633,14 +657,15 @@ impl PluginSet {
             (None, Some(domain)) => Place::Domain(domain),
             (cpu, _) => panic!("plugin {plugin} offered the invalid CPU {cpu:?}"),
         };
-        let deadline = matches!(built, Plugin::Edf(_));
+        let deadline = built.is_deadline();
+        let params = with_terms(ask.params, offer.terms);
         let passing = Notes::LEVEL_SHARED
             .with(Notes::COMMON_LEVELS)
             .with(Notes::NOT_PROVED)
             .with(Notes::UNGRANTED_ABOVE);
         PlacedSpec {
-            claim: claim(plugin, place, ask.params, offer, deadline),
-            params: *ask.params,
+            claim: claim(plugin, place, &params, offer, deadline),
+            params,
             runtime: offer.runtime,
             notes: Notes(offer.notes.0 & !passing.0),
             priority: offer.priority,

@@ -158,7 +158,8 @@ impl Rules {
         let priorities = setup.plugins.iter().map(|plugin| {
             let (low, high) = plugin.band.map_or((1, 99), |band| (band.low.0, band.high.0));
             match plugin.kind {
-                PluginKind::Edf(_) => Priorities::Own(DEADLINE_CLASS, DEADLINE_CLASS),
+                _ if plugin.kind.is_deadline() => Priorities::Own(DEADLINE_CLASS, DEADLINE_CLASS),
+                PluginKind::Edf(_) => unreachable!("`edf` has the deadline class"),
                 PluginKind::Rm(_) => Priorities::Own(low, high),
                 PluginKind::Fp(_) | PluginKind::Rr(_) => Priorities::Requested,
                 PluginKind::Foreign(_) => Priorities::Either(low, high),

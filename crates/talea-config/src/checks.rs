@@ -106,14 +106,14 @@ fn partial_overlap(earlier: &PluginAt, later: &PluginAt, findings: &mut Findings
     );
 }
 
-/// Reports `edf` plugins that serve no task, because no root domain of the computer fits.
+/// Reports plugins of the deadline class that serve no task, because no root domain of the computer fits.
 pub(super) fn unservable(plugins: &[PluginAt], target: &Target, findings: &mut Findings<'_>) {
     let Some(domains) = &target.domains else { return };
     for plugin in plugins {
-        let PluginKind::Edf(options) = &plugin.setup.kind else { continue };
+        let Some(confine) = plugin.setup.kind.confine() else { continue };
         let cpus = plugin.setup.cpus;
         let is_single = |set: &CpuSet| set.len() == 1 && cpus.intersection(set) == *set;
-        let serves = match options.confine {
+        let serves = match confine {
             Confine::Partition => domains.can_partition || domains.sets.iter().any(is_single),
             Confine::Auto => domains.sets.contains(&cpus) || domains.sets.iter().any(is_single),
             Confine::Global => domains.sets.contains(&cpus),
@@ -123,7 +123,7 @@ pub(super) fn unservable(plugins: &[PluginAt], target: &Target, findings: &mut F
         }
         let list: Vec<String> = domains.sets.iter().map(CpuSet::to_string).collect();
         let list = list.join(" and ");
-        let or = if options.confine == Confine::Partition {
+        let or = if confine == Confine::Partition {
             "make each CPU a partition root, and start the programs inside"
         } else if domains.can_partition {
             "add `confine = \"partition\"`"
@@ -131,7 +131,7 @@ pub(super) fn unservable(plugins: &[PluginAt], target: &Target, findings: &mut F
             "make each of them a partition root"
         };
         let remedy = match &domains.sets[..] {
-            [only] if options.confine != Confine::Partition => {
+            [only] if confine != Confine::Partition => {
                 format!("write `cpus = \"{only}\"`, or {or}")
             }
             _ => or.to_owned(),

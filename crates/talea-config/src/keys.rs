@@ -166,8 +166,8 @@ pub const KEYS: &[Key<Section>] = &[
         .only(&["edf"]),
     key(Plugin, "confine", Word(&["auto", "partition", "global"]), "\"auto\"")
         .default("\"auto\"")
-        .means("Method that keeps a task on one CPU; see below.")
-        .only(&["edf"]),
+        .means("Method that keeps a task on one CPU; see below. `foreign`: with `class = \"deadline\"`.")
+        .only(&["edf", "foreign"]),
     key(Plugin, "test", Word(&["necessary", "liu-layland", "hyperbolic", "exact"]), "\"exact\"")
         .default("\"exact\"")
         .means("The admission test; see below.")
@@ -210,9 +210,9 @@ pub const KEYS: &[Key<Section>] = &[
              which other threads keep it from its CPU does not count.",
         )
         .only(&["foreign"]),
-    key(Plugin, "class", Word(&["fifo", "rr"]), "\"fifo\"")
+    key(Plugin, "class", Word(&["fifo", "rr", "deadline"]), "\"fifo\"")
         .default("\"fifo\"")
-        .means("The kernel class of its threads.")
+        .means("The kernel class of its threads. Those of the deadline class have no `priorities`.")
         .only(&["foreign"]),
     // [[rule]]
     key(Rule, "domain", Text, "\"@audio\"")

@@ -39,8 +39,8 @@ pub(super) const ON_OVERRUN: [(&str, OnOverrun); 3] = [
 ];
 pub(super) const LEVELS: [(&str, FpLevels); 2] =
     [("each", FpLevels::Each), ("common", FpLevels::Common)];
-pub(super) const CLASS: [(&str, ForeignClass); 2] =
-    [("fifo", ForeignClass::Fifo), ("rr", ForeignClass::Rr)];
+pub(super) const CLASS: [(&str, ForeignClass); 3] =
+    [("fifo", ForeignClass::Fifo), ("rr", ForeignClass::Rr), ("deadline", ForeignClass::Deadline)];
 
 /// Plugin with the positions that later checks report.
 pub(super) struct PluginAt {
@@ -76,12 +76,16 @@ pub(super) fn read(
             misplaced(&field, kind, findings);
         }
     }
-    let band_field = if kind == "edf" { None } else { table.require("priorities", findings) };
-    let band = band_field.as_ref().and_then(|field| band(field, target, findings));
     let options = options(kind, table, findings);
+    let is_deadline = options.as_ref().is_some_and(PluginKind::is_deadline);
+    let band_field = if is_deadline { None } else { table.require("priorities", findings) };
+    if let Some(PluginKind::Foreign(foreign)) = &options {
+        of_another_class(table, foreign, findings);
+    }
+    let band = band_field.as_ref().and_then(|field| band(field, target, findings));
     let (name, cpus_field, band_at) =
         (name?, cpus_field?, band_field.as_ref().map(|field| field.at.clone()));
-    if kind != "edf" && band.is_none() {
+    if !is_deadline && band.is_none() {
         return None;
     }
     Some(PluginAt {
@@ -132,6 +136,28 @@ fn options(
     }
 }
 
+/// Reports the keys of a foreign plugin that do not belong to its class.
+fn of_another_class(
+    table: &Table<'_, Section>,
+    options: &ForeignOptions,
+    findings: &mut Findings<'_>,
+) {
+    let is_deadline = options.class == ForeignClass::Deadline;
+    let (keys, what, remedy): (&[&str], _, _) = if is_deadline {
+        (&["priorities", "on_overrun"], "fixed priorities", "remove it")
+    } else if options.confine == Confine::default() {
+        return;
+    } else {
+        (&["confine"], "`class` = \"deadline\"", "remove it, or write `class = \"deadline\"`")
+    };
+    let fields = table.fields();
+    for field in fields.iter().filter(|field| keys.contains(&field.key.name)) {
+        let why = "the class of its threads determines which options have an effect";
+        let what = format!("`{}` is an option for {what} only", field.key.name);
+        findings.error(&field.at, words(what, why, remedy));
+    }
+}
+
 fn foreign(table: &Table<'_, Section>, findings: &mut Findings<'_>) -> Option<ForeignOptions> {
     let module = table.require("module", findings).and_then(|field| {
         let piece = field.text(findings)?;
@@ -170,7 +196,17 @@ fn foreign(table: &Table<'_, Section>, findings: &mut Findings<'_>) -> Option<Fo
         None => Some(ForeignClass::default()),
         Some(field) => field.word(&CLASS, findings),
     };
-    Some(ForeignOptions { module: module?, argument: argument?, timeout: timeout?, class: class? })
+    let confine = match table.take("confine") {
+        None => Some(Confine::default()),
+        Some(field) => field.word(&CONFINE, findings),
+    };
+    Some(ForeignOptions {
+        module: module?,
+        argument: argument?,
+        timeout: timeout?,
+        class: class?,
+        confine: confine?,
+    })
 }
 
 fn name(field: &Field<'_, Section>, findings: &mut Findings<'_>) -> Option<String> {

@@ -84,7 +84,7 @@ fn write_plugin(out: &mut String, plugin: &PluginSetup) {
     pair(out, "kind", &text(plugin.kind.name()));
     pair(out, "cpus", &text(&plugin.cpus.to_string()));
     match (&plugin.kind, plugin.band) {
-        (PluginKind::Edf(_), _) => {}
+        (kind, _) if kind.is_deadline() => {}
         (_, Some(band)) => {
             pair(out, "priorities", &format!("\"{}-{}\"", band.low.0, band.high.0));
             pair(out, "on_overrun", &text(plugin.on_overrun.name()));
@@ -96,12 +96,7 @@ fn write_plugin(out: &mut String, plugin: &PluginSetup) {
             if let Some(threshold) = options.threshold {
                 pair(out, "threshold", &charge(threshold));
             }
-            let confine = match options.confine {
-                Confine::Auto => "\"auto\"",
-                Confine::Partition => "\"partition\"",
-                Confine::Global => "\"global\"",
-            };
-            pair(out, "confine", confine);
+            pair(out, "confine", confine(options.confine));
         }
         PluginKind::Rm(options) => {
             let test = match options.test {
@@ -125,12 +120,24 @@ fn write_plugin(out: &mut String, plugin: &PluginSetup) {
             let class = match options.class {
                 ForeignClass::Fifo => "\"fifo\"",
                 ForeignClass::Rr => "\"rr\"",
+                ForeignClass::Deadline => "\"deadline\"",
             };
             pair(out, "module", &text(&options.module));
             pair(out, "argument", &text(&options.argument));
             pair(out, "timeout", &span(options.timeout));
             pair(out, "class", class);
+            if options.class == ForeignClass::Deadline {
+                pair(out, "confine", confine(options.confine));
+            }
         }
+    }
+}
+
+fn confine(confine: Confine) -> &'static str {
+    match confine {
+        Confine::Auto => "\"auto\"",
+        Confine::Partition => "\"partition\"",
+        Confine::Global => "\"global\"",
     }
 }
 

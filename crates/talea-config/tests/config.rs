@@ -126,6 +126,7 @@ priorities = "10-20"
             argument: "x=1".to_owned(),
             timeout: Span::from_ns(20_000_000),
             class: ForeignClass::Rr,
+            confine: Confine::Auto,
         })
     );
     assert_eq!(loaded.plugin_origins, ["talead.toml:24", "talead.toml:30", "talead.toml:37"]);

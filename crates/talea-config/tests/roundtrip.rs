@@ -46,13 +46,20 @@ fn kind() -> impl Strategy<Value = PluginKind> {
     let confine = prop::sample::select(vec![Confine::Auto, Confine::Partition, Confine::Global]);
     let test =
         prop::sample::select(vec![RmTest::Necessary, RmTest::LiuLayland, RmTest::Hyperbolic]);
-    let class = prop::sample::select(vec![ForeignClass::Fifo, ForeignClass::Rr]);
+    let class = prop::sample::select(vec![
+        (ForeignClass::Fifo, Confine::Auto),
+        (ForeignClass::Rr, Confine::Auto),
+        (ForeignClass::Deadline, Confine::Auto),
+        (ForeignClass::Deadline, Confine::Partition),
+        (ForeignClass::Deadline, Confine::Global),
+    ]);
     let foreign = (path(), anything(), 1_000_000_u64..=10_000_000_000, class).prop_map(
-        |(module, argument, timeout, class)| ForeignOptions {
+        |(module, argument, timeout, (class, confine))| ForeignOptions {
             module,
             argument,
             timeout: Span::from_ns(timeout),
             class,
+            confine,
         },
     );
     let levels = prop::sample::select(vec![FpLevels::Each, FpLevels::Common]);
@@ -75,11 +82,11 @@ fn plugin() -> impl Strategy<Value = PluginSetup> {
     (cpus, (1_u8..=99, 1_u8..=99), kind()).prop_map(|(cpus, (a, b), kind)| PluginSetup {
         name: String::new(),
         cpus,
-        band: (!matches!(kind, PluginKind::Edf(_)))
+        band: (!kind.is_deadline())
             .then_some(Band { low: Priority(a.min(b)), high: Priority(a.max(b)) }),
-        // Not written for edf, so only the default is read back.
-        on_overrun: match kind {
-            PluginKind::Edf(_) => OnOverrun::default(),
+        // Not written for the deadline class, so only the default is read back.
+        on_overrun: match &kind {
+            kind if kind.is_deadline() => OnOverrun::default(),
             _ => OnOverrun::ALL[usize::from(a) % 3],
         },
         kind,

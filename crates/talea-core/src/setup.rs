@@ -116,7 +116,8 @@ pub struct PluginSetup {
     pub name: String,
     /// CPUs on which the plugin may place tasks.
     pub cpus: CpuSet,
-    /// Lowest and highest kernel priority that the plugin may assign (its band); `None` for `edf`.
+    /// Lowest and highest kernel priority that the plugin may assign (its band); `None` for the
+    /// deadline class.
     pub band: Option<Band>,
     /// Algorithm, with its options.
     pub kind: PluginKind,
@@ -190,6 +191,22 @@ pub enum PluginKind {
 }
 
 impl PluginKind {
+    /// Returns the use of the kernel's root domains; `None` for fixed priorities.
+    pub fn confine(&self) -> Option<Confine> {
+        match self {
+            PluginKind::Edf(options) => Some(options.confine),
+            PluginKind::Foreign(options) if options.class == ForeignClass::Deadline => {
+                Some(options.confine)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the plugin's threads have the deadline class, and so no priorities.
+    pub fn is_deadline(&self) -> bool {
+        self.confine().is_some()
+    }
+
     /// Returns the keyword in configuration files.
     pub fn name(&self) -> &'static str {
         match self {
@@ -288,6 +305,8 @@ pub struct ForeignOptions {
     pub timeout: Span,
     /// Kernel scheduling class of the threads that the plugin serves.
     pub class: ForeignClass,
+    /// Use of the kernel's root domains in the deadline class.
+    pub confine: Confine,
 }
 
 /// Kernel scheduling classes that a foreign plugin may assign.
@@ -298,6 +317,8 @@ pub enum ForeignClass {
     Fifo,
     /// `SCHED_RR`.
     Rr,
+    /// `SCHED_DEADLINE`, with parameters that the plugin chooses.
+    Deadline,
 }
 
 /// Subjects of a rule. Names are resolved to ids when the file is loaded.

@@ -631,11 +631,11 @@ impl Host {
         (module, argument): (&str, &str),
         pass: Option<BorrowedFd>,
     ) -> Result<(), String> {
-        let band = plugin.band.ok_or("a foreign plugin needs `priorities`")?;
+        let band = plugin.band.map_or((0, 0), |band| (band.low.0, band.high.0));
         let setup = host::HostSetup {
             version: HOST_VERSION,
-            priority_low: band.low.0.into(),
-            priority_high: band.high.0.into(),
+            priority_low: band.0.into(),
+            priority_high: band.1.into(),
             module_len: module.len() as u16,
             argument_len: argument.len() as u16,
             cpus: *plugin.cpus.words(),
@@ -643,6 +643,7 @@ impl Host {
             class: match class {
                 ForeignClass::Fifo => host::class::FIFO,
                 ForeignClass::Rr => host::class::RR,
+                ForeignClass::Deadline => host::class::DEADLINE,
             },
             reserved: 0,
             deadline_share: facts.share,

@@ -90,12 +90,10 @@ pub fn journal_path(state: &Path) -> PathBuf {
     state.with_file_name(JOURNAL)
 }
 
-/// Returns the CPUs that need a root domain each: those of every `edf` plugin that requests it.
+/// Returns the CPUs that need a root domain each: those of every plugin that requests it.
 fn requested_cpus(setup: &Setup) -> CpuSet {
-    let asks = setup.plugins.iter().filter(|plugin| match &plugin.kind {
-        PluginKind::Edf(options) => options.confine == Confine::Partition,
-        _ => false,
-    });
+    let asks = setup.plugins.iter();
+    let asks = asks.filter(|plugin| plugin.kind.confine() == Some(Confine::Partition));
     asks.fold(CpuSet::EMPTY, |all, plugin| all.union(&plugin.cpus))
 }
 

@@ -230,18 +230,17 @@ fn subordinate_users(log: &Log) -> Vec<SubordinateUsers> {
     })
 }
 
-/// Logs the `edf` plugins that cannot serve on this machine. A client receives only the rejection,
+/// Logs the plugins of the deadline class that cannot serve on this machine. A client receives only the rejection,
 /// without the cause.
 fn warn_unservable_plugins(setup: &Setup, machine: &SystemInfo, made: &CpuSet, log: &Log) {
     let v1 = matches!(machine.cgroups.cpuset, Hierarchy::V1(_));
     let machine = crate::convert::platform(machine, made);
     for plugin in &setup.plugins {
-        let PluginKind::Edf(options) = &plugin.kind else { continue };
+        let Some(confine) = plugin.kind.confine() else { continue };
         let alone =
             machine.partitionable.union(&machine.partitionable_opt_in).intersection(&plugin.cpus);
-        let pinned = options.confine != Confine::Global && !alone.is_empty();
-        let whole =
-            options.confine != Confine::Partition && machine.root_domains.contains(&plugin.cpus);
+        let pinned = confine != Confine::Global && !alone.is_empty();
+        let whole = confine != Confine::Partition && machine.root_domains.contains(&plugin.cpus);
         if !pinned && !whole {
             let domains: Vec<String> =
                 machine.root_domains.iter().map(|cpus| format!("\"{cpus}\"")).collect();

@@ -6,9 +6,9 @@
 
 use crate::message::{Name, SpecId, Task, Token};
 use crate::wire::{AttrWire, TaskWire};
-use talea_core::{Attr, Charge, Work};
+use talea_core::{Attr, Charge, Span, Work};
 use zerocopy::little_endian::{U32, U64, U128};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Record of an accepted spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +35,19 @@ pub struct Record {
     pub charge: Charge,
     /// Kernel priority that a foreign plugin assigned; otherwise 0.
     pub priority: u8,
+    /// Deadline and period that a foreign plugin chose; `None` for those of the task.
+    pub terms: Option<DeadlineTerms>,
     /// Attached thread.
     pub thread: Option<RecordThread>,
+}
+
+/// Parameters of the deadline class beside the runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadlineTerms {
+    /// Deadline, relative to an activation.
+    pub deadline: Span,
+    /// Period.
+    pub period: Span,
 }
 
 /// Thread of a record.
@@ -68,14 +79,17 @@ const FORMAT: u32 = 1;
 const HAS_CPU: u32 = 1;
 const HAS_RUNTIME: u32 = 1 << 1;
 const HAS_THREAD: u32 = 1 << 2;
-const FLAGS: u32 = (1 << 3) - 1;
+const HAS_TERMS: u32 = 1 << 3;
+const FLAGS: u32 = (1 << 4) - 1;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct RecordWire {
     head: HeadWire,
     thread: ThreadWire,
-    zero: [u8; 24],
+    deadline_ns: U64,
+    period_ns: U64,
+    zero: U64,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -128,7 +142,8 @@ impl Record {
         let bit = |is: bool, bit: u32| if is { bit } else { 0 };
         let flags = bit(self.cpu.is_some(), HAS_CPU)
             | bit(self.runtime.is_some(), HAS_RUNTIME)
-            | bit(self.thread.is_some(), HAS_THREAD);
+            | bit(self.thread.is_some(), HAS_THREAD)
+            | bit(self.terms.is_some(), HAS_TERMS);
         wire.head = HeadWire {
             format: U32::new(FORMAT),
             flags: U32::new(flags),
@@ -144,9 +159,15 @@ impl Record {
             plugin: self.plugin.0,
             task: TaskWire::new(&self.task),
         };
-        let Some(thread) = &self.thread else { return HEAD_SIZE };
-        wire.thread = ThreadWire::new(thread);
-        wire.zero = [0; 24];
+        if self.thread.is_none() && self.terms.is_none() {
+            return HEAD_SIZE;
+        }
+        wire.thread = self.thread.as_ref().map_or_else(ThreadWire::new_zeroed, ThreadWire::new);
+        let terms = |of: fn(&DeadlineTerms) -> Span| {
+            U64::new(self.terms.as_ref().map_or(0, |t| of(t).as_ns()))
+        };
+        (wire.deadline_ns, wire.period_ns) = (terms(|t| t.deadline), terms(|t| t.period));
+        wire.zero = U64::ZERO;
         RECORD_SIZE
     }
 
@@ -174,6 +195,10 @@ impl Record {
             runtime: has(HAS_RUNTIME).then(|| Work::from_ns(head.runtime_ns.get())),
             charge: Charge::from_bits(head.charge.get()),
             priority: u8::try_from(head.priority.get()).ok()?,
+            terms: has(HAS_TERMS).then(|| DeadlineTerms {
+                deadline: Span::from_ns(wire.deadline_ns.get()),
+                period: Span::from_ns(wire.period_ns.get()),
+            }),
             thread: if has(HAS_THREAD) { Some(wire.thread.decode()?) } else { None },
         };
         // Parameters that are not declared must be zero, and names must be valid.

@@ -4,12 +4,12 @@
 use super::PluginSummary;
 use crate::input::Platform;
 use crate::ledger::Ledger;
-use crate::plugins::edf::{Confinement, Edf};
-use crate::plugins::foreign::Foreign;
-use crate::plugins::fp::{Class, Fp};
+use crate::plugins::edf::{Confinement, Edf, domain_of};
+use crate::plugins::foreign::{Class, DeadlineClass, Foreign};
+use crate::plugins::fp::{self, Fp};
 use crate::plugins::rm::Rm;
 use crate::plugins::{Plugin, PluginBase, narrowed};
-use talea_core::setup::{Band, PLUGIN_NAME_MAX, PluginKind, PluginSetup, Setup};
+use talea_core::setup::{Band, ForeignClass, PLUGIN_NAME_MAX, PluginKind, PluginSetup, Setup};
 use talea_proto::message::Name;
 
 /// Checks the setup of one plugin and returns its description.
@@ -28,7 +28,7 @@ pub(super) fn summarize(
         return Err(format!("CPU {missing} does not exist here (CPUs: {})", platform.cpus));
     }
     let band = match (&plugin.kind, plugin.band) {
-        (PluginKind::Edf(_), _) => None,
+        (kind, _) if kind.is_deadline() => None,
         (_, None) => return Err("the range of priorities is missing; set `priorities`".to_owned()),
         (_, Some(band)) => Some(band),
     };
@@ -53,9 +53,8 @@ pub(super) fn confinements(
     setup: &Setup,
     platform: &Platform,
 ) -> Result<Vec<Option<Confinement>>, String> {
-    let of = |plugin: &PluginSetup| match &plugin.kind {
-        PluginKind::Edf(options) => Some(Confinement::of(options.confine, &plugin.cpus, platform)),
-        _ => None,
+    let of = |plugin: &PluginSetup| {
+        plugin.kind.confine().map(|confine| Confinement::of(confine, &plugin.cpus, platform))
     };
     let all: Vec<Option<Confinement>> = setup.plugins.iter().map(of).collect();
     for (i, one) in all.iter().enumerate() {
@@ -106,10 +105,7 @@ pub(super) fn build(
     match &setup.plugins[index].kind {
         PluginKind::Edf(options) => {
             let confinement = confinement.expect("every `edf` plugin has a confinement");
-            let domain = match confinement {
-                Confinement::Global(cpus) => ledger.find_domain(&cpus),
-                _ => None,
-            };
+            let domain = domain_of(Some(confinement), ledger);
             Plugin::Edf(Edf::new(base, options, confinement, domain, platform))
         }
         PluginKind::Rm(options) => {
@@ -130,14 +126,20 @@ pub(super) fn build(
             )))
         }
         PluginKind::Fp(options) => {
-            Plugin::Fp(Fp::new(base, Class::Fifo, options.clone(), |cpu| band(index, cpu)))
+            Plugin::Fp(Fp::new(base, fp::Class::Fifo, options.clone(), |cpu| band(index, cpu)))
         }
         PluginKind::Rr(options) => {
-            Plugin::Fp(Fp::new(base, Class::Rr, options.clone(), |cpu| band(index, cpu)))
+            Plugin::Fp(Fp::new(base, fp::Class::Rr, options.clone(), |cpu| band(index, cpu)))
         }
         PluginKind::Foreign(options) => {
-            let band = band(index, 0);
-            Plugin::Foreign(Foreign::new(base, band, options.class, options.timeout))
+            let class = match (options.class, confinement) {
+                (ForeignClass::Fifo, _) => Class::Fifo(band(index, 0)),
+                (ForeignClass::Rr, _) => Class::Rr(band(index, 0)),
+                (ForeignClass::Deadline, confinement) => {
+                    Class::Deadline(DeadlineClass::new(confinement, platform, ledger))
+                }
+            };
+            Plugin::Foreign(Foreign::new(base, class, options.timeout))
         }
     }
 }

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::exact_test::{NotProved, TestDepth, UndecidedCpus, keep_most_informative};
 use crate::input::Platform;
-use crate::ledger::{Claim, Place};
+use crate::ledger::{Claim, Ledger, Place};
 use crate::plugin::{Offer, PluginRequest, Verdict};
 use talea_core::mutate;
 use talea_core::setup::{Confine, EdfOptions};
@@ -84,6 +84,14 @@ impl Confinement {
         } else {
             Confinement::Pinned(own)
         }
+    }
+}
+
+/// Returns the ledger's domain of a confinement; `None` if it pins each task to a CPU.
+pub(crate) fn domain_of(confinement: Option<Confinement>, ledger: &Ledger) -> Option<u32> {
+    match confinement {
+        Some(Confinement::Global(cpus)) => ledger.find_domain(&cpus),
+        _ => None,
     }
 }
 
@@ -156,7 +164,7 @@ impl Edf {
             Confinement::Neither => {
                 Err(rejection(RejectionReason::Unsupported, Field::Cpus, 0, 0, 0))
             }
-            _ => self.check_kernel_limits(ask.params),
+            _ => check_kernel_limits(self.period, ask.params),
         };
         let said = said.and_then(|()| match self.confinement {
             Confinement::Pinned(own) => self.ask_pinned(context, ask, &own),
@@ -165,43 +173,6 @@ impl Edf {
         match said {
             Ok(offer) => Verdict::Ok(offer),
             Err(no) => Verdict::No(no),
-        }
-    }
-
-    fn check_kernel_limits(&self, params: &Params) -> Result<(), Rejection> {
-        let (Some(period), Some(runtime)) = (params.period, params.runtime) else { return Ok(()) };
-        let (low, high) = self.period;
-        if period < low || period > high {
-            let nearest = if period < low { low } else { high }.as_ns();
-            return Err(rejection(
-                RejectionReason::OutOfRange,
-                Field::Period,
-                period.as_ns(),
-                nearest,
-                nearest,
-            ));
-        }
-        if runtime.as_ns() < mutate!("plugin-edf-kernel-limits", RUNTIME_MIN, 1) {
-            return Err(rejection(
-                RejectionReason::OutOfRange,
-                Field::Runtime,
-                runtime.as_ns(),
-                RUNTIME_MIN,
-                RUNTIME_MIN,
-            ));
-        }
-        match params.deadline {
-            Some(deadline) if deadline > period => {
-                let period = period.as_ns();
-                Err(rejection(
-                    RejectionReason::Contradiction,
-                    Field::Deadline,
-                    deadline.as_ns(),
-                    period,
-                    period,
-                ))
-            }
-            _ => Ok(()),
         }
     }
 
@@ -472,11 +443,53 @@ impl Edf {
                 .with(preference)
                 .with(proof_notes(context, place)),
             priority: 0,
+            terms: None,
         }
     }
 
     fn claim(&self, ask: &PluginRequest<'_>, place: Place, offer: &Offer) -> Claim {
         claim(self.base.index, place, ask.params, offer, true)
+    }
+}
+
+/// Checks the kernel's limits on the parameters of the deadline class (R12). `low` and `high` bound
+/// the period.
+pub(crate) fn check_kernel_limits(
+    (low, high): (Span, Span),
+    params: &Params,
+) -> Result<(), Rejection> {
+    let (Some(period), Some(runtime)) = (params.period, params.runtime) else { return Ok(()) };
+    if period < low || period > high {
+        let nearest = if period < low { low } else { high }.as_ns();
+        return Err(rejection(
+            RejectionReason::OutOfRange,
+            Field::Period,
+            period.as_ns(),
+            nearest,
+            nearest,
+        ));
+    }
+    if runtime.as_ns() < mutate!("plugin-edf-kernel-limits", RUNTIME_MIN, 1) {
+        return Err(rejection(
+            RejectionReason::OutOfRange,
+            Field::Runtime,
+            runtime.as_ns(),
+            RUNTIME_MIN,
+            RUNTIME_MIN,
+        ));
+    }
+    match params.deadline {
+        Some(deadline) if deadline > period => {
+            let period = period.as_ns();
+            Err(rejection(
+                RejectionReason::Contradiction,
+                Field::Deadline,
+                deadline.as_ns(),
+                period,
+                period,
+            ))
+        }
+        _ => Ok(()),
     }
 }
 

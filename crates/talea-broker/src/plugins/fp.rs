@@ -184,6 +184,7 @@ impl Fp {
                 .with(PluginBase::preference_notes(ask, cpu))
                 .with(self.level_notes(shared)),
             priority: 0,
+            terms: None,
         }
     }
 

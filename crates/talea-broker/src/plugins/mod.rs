@@ -17,7 +17,7 @@ pub(crate) mod rm;
 use crate::exact_test::{ExactTestBudget, NotProved, TestDepth};
 use crate::ledger::{Claim, Place, View};
 use crate::placements::SlotsByPlace;
-use crate::plugin::{Offer, PluginRequest, Verdict};
+use crate::plugin::{DeadlineTerms, Offer, PluginRequest, Verdict};
 use edf::Edf;
 use foreign::Foreign;
 use fp::Fp;
@@ -227,6 +227,15 @@ impl Plugin {
         self.base().cpus
     }
 
+    /// Whether the plugin's threads have the deadline class.
+    pub(crate) fn is_deadline(&self) -> bool {
+        match self {
+            Plugin::Edf(_) => true,
+            Plugin::Foreign(foreign) => foreign.is_deadline(),
+            Plugin::Rm(_) | Plugin::Fp(_) => false,
+        }
+    }
+
     /// Returns the CPUs on which the plugin may place this request.
     pub(crate) fn cpus_for(&self, ask: &PluginRequest<'_>) -> CpuSet {
         self.base().cpus_for(ask)
@@ -252,6 +261,7 @@ impl Plugin {
     pub(crate) fn domain(&self) -> Option<u32> {
         match self {
             Plugin::Edf(edf) => edf.domain(),
+            Plugin::Foreign(foreign) => foreign.domain(),
             _ => None,
         }
     }
@@ -320,7 +330,7 @@ impl Plugin {
             Plugin::Edf(edf) => edf.mechanism(),
             Plugin::Rm(_) => (Mechanism::Fifo, Span::ZERO),
             Plugin::Fp(fp) => (fp.mechanism(), Span::ZERO),
-            Plugin::Foreign(foreign) => (foreign.mechanism(), Span::ZERO),
+            Plugin::Foreign(foreign) => foreign.mechanism(),
         }
     }
 
@@ -339,6 +349,7 @@ impl Plugin {
         desired_notes(params, runtime).with(match self {
             Plugin::Edf(_) => Notes::default(),
             Plugin::Rm(_) => rm::lasting_notes(params),
+            Plugin::Foreign(foreign) if foreign.is_deadline() => Notes::default(),
             Plugin::Fp(_) | Plugin::Foreign(_) => Notes::BUDGET_NOT_ENFORCED,
         })
     }
@@ -354,6 +365,12 @@ impl Plugin {
             }
         }
     }
+}
+
+/// Returns the parameters with the deadline and the period that a foreign plugin has chosen.
+pub(crate) fn with_terms(params: &Params, terms: Option<DeadlineTerms>) -> Params {
+    let Some(DeadlineTerms { deadline, period }) = terms else { return *params };
+    Params { deadline: Some(deadline), period: Some(period), ..*params }
 }
 
 /// Returns the claim of a task with `offer` in plugin `plugin` at `place`.

@@ -447,6 +447,7 @@ impl Rm {
             charge,
             notes: Notes::default(),
             priority: 0,
+            terms: None,
         };
         let claim = super::claim(self.base.index, place, params, &offer, false);
         let ledger = context.view.ledger;
@@ -490,6 +491,7 @@ impl Rm {
                 .with(when(shared, Notes::LEVEL_SHARED))
                 .with(when(unproved, Notes::NOT_PROVED)),
             priority: 0,
+            terms: None,
         };
         if params.runtime.is_some() { Verdict::Ok(offer) } else { Verdict::Partial(offer) }
     }

@@ -3,8 +3,8 @@
 use super::*;
 use talea_core::rng::Rng;
 use talea_core::setup::{
-    Band, EdfOptions, ForeignClass, ForeignOptions, FpOptions, OnOverrun, PluginSetup, RmOptions,
-    Rule,
+    Band, Confine, EdfOptions, ForeignClass, ForeignOptions, FpOptions, OnOverrun, PluginSetup,
+    RmOptions, Rule,
 };
 use talea_core::{CpuSet, Params};
 
@@ -18,6 +18,7 @@ fn plugins() -> Vec<PluginSetup> {
         argument: String::new(),
         timeout: Span::from_ns(MS),
         class: ForeignClass::Fifo,
+        confine: Confine::default(),
     };
     let plugin = |name: &str, band, kind| PluginSetup {
         name: name.to_owned(),

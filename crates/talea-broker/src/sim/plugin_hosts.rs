@@ -25,6 +25,12 @@ impl Simulation {
         }
     }
 
+    /// Whether the plugin of the oldest call has the deadline class.
+    pub(super) fn is_deadline_called(&self) -> bool {
+        let plugin = self.calls.values().next().map(|(plugin, ..)| *plugin as usize);
+        plugin.is_some_and(|plugin| self.setup().plugins[plugin].kind.is_deadline())
+    }
+
     /// Passes new levels of a foreign plugin, as part of the answer to its call in flight.
     pub fn rank(&mut self, plugin: u32, ranks: Vec<(SpecId, i32)>, more: bool) {
         self.handle_input(Input::PluginRanked { plugin, ranks, more });

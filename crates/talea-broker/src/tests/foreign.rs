@@ -65,7 +65,10 @@ fn r18_a_foreign_plugin_accepts_and_places_a_task_and_is_notified_of_its_events(
     assert_eq!((granted.plugin, granted.cpu, granted.priority), (0, Some(1), 44));
     let notified =
         |world: &Simulation| world.calls.values().next().map(|(_, question, _)| question.clone());
-    assert!(matches!(notified(&world), Some(ForeignCall::Schedule { cpu: 1, priority: 44, .. })));
+    assert!(matches!(
+        notified(&world),
+        Some(ForeignCall::Schedule { cpu: Some(1), priority: 44, .. })
+    ));
     world.answer_call(yes);
     world.run_until_idle();
     assert_eq!(world.attach(client, granted.spec, tid), Reply::Done);
@@ -219,7 +222,7 @@ fn attack_10_a_host_that_serves_again_is_notified_of_its_specs() {
     }
     let id = granted.spec;
     assert!(
-        matches!(&notified[..], [ForeignCall::Schedule { spec: first, cpu: 1, priority: 44, .. },
+        matches!(&notified[..], [ForeignCall::Schedule { spec: first, cpu: Some(1), priority: 44, .. },
             ForeignCall::Attach { spec: second }] if (*first, *second) == (id, id)),
         "{notified:?}"
     );

@@ -2,13 +2,13 @@
 
 use super::foreign::{ask, last, ours_first, with, yes};
 use super::stage::{MS, Words, by, setup, timed, urgent, world_of};
-use crate::input::{ForeignAnswer, ForeignCall, Input, LogEvent, SessionId};
-use crate::sim::Simulation;
+use crate::input::{ForeignAnswer, ForeignCall, Input, LogEvent, Platform, SessionId};
+use crate::sim::{Rng, Simulation};
 use crate::trail::AuditEvent;
-use talea_core::setup::{Access, Bound, Domain, Rule, Setup};
-use talea_core::{Charge, Policy, Priority, Work};
-use talea_proto::message::Notes;
-use talea_proto::refusal::{PLUGIN_TEXT_MAX, PluginText};
+use talea_core::setup::{Access, Bound, Confine, Domain, PluginKind, Rule, Setup};
+use talea_core::{Charge, CpuSet, Policy, Priority, Span, Work};
+use talea_proto::message::{Mechanism, Notes};
+use talea_proto::refusal::{PLUGIN_TEXT_MAX, PluginText, PluginVerdict, RejectionReason};
 use talea_proto::{Granted, Reply, Request, SpecId, Task};
 
 /// Answers calls with `yes` until there is none.
@@ -315,4 +315,162 @@ fn a_question_follows_the_notifications_of_other_users() {
     world.answer_call(yes);
     world.run_until_idle();
     assert!(matches!(world.calls.values().next(), Some((_, ForeignCall::Accept { .. }, _))));
+}
+
+fn deadline(answer: ForeignAnswer) -> impl Fn(&ForeignCall) -> Option<ForeignAnswer> {
+    move |question| {
+        let ForeignCall::Accept { epoch, .. } = question else { return yes(question) };
+        Some(ForeignAnswer { epoch: *epoch, verdict: 1, ..answer })
+    }
+}
+
+/// Requests `task` of the plugin `ours-dl`, which gives `answer`.
+fn request(world: &mut Simulation, client: SessionId, task: Task, answer: ForeignAnswer) -> Reply {
+    ask(world, client, Request::Create(by(task, "ours-dl")));
+    world.answer_call(deadline(answer));
+    answer_all(world);
+    last(world, client).expect("a reply")
+}
+
+fn is_out_of_bounds(world: &Simulation) -> bool {
+    world.log.iter().any(|event| matches!(event, LogEvent::PluginOutOfBounds { .. }))
+}
+
+#[test]
+fn r18_a_plugin_chooses_the_parameters_of_the_deadline_class() {
+    let us = |us| Span::from_us(us).expect("small");
+    let mut bare = timed(0, 0);
+    bare.params.deadline = Some(us(9_000));
+    let mut elastic = timed(2_000, 10_000);
+    elastic.params.desired = Work::from_us(4_000);
+    elastic.params.deadline = Some(us(8_000));
+    let chosen = |runtime_us: u64, deadline_us: u64, period_us: u64| ForeignAnswer {
+        runtime_ns: runtime_us * 1000,
+        deadline_ns: deadline_us * 1000,
+        period_ns: period_us * 1000,
+        ..ForeignAnswer::default()
+    };
+    for (task, answer, expected) in [
+        (elastic, chosen(0, 0, 0), Some((2_000, 8_000, 10_000))),
+        (elastic, chosen(4_000, 0, 0), Some((4_000, 8_000, 10_000))),
+        (elastic, chosen(3_000, 5_000, 6_000), Some((3_000, 5_000, 6_000))),
+        (elastic, chosen(3_000, 0, 6_000), Some((3_000, 6_000, 6_000))),
+        (bare, chosen(1_000, 0, 20_000), Some((1_000, 9_000, 20_000))),
+        (timed(0, 0), chosen(1_000, 0, 20_000), Some((1_000, 20_000, 20_000))),
+        // Longer than those of the task, or than the period.
+        (elastic, chosen(0, 8_001, 0), None),
+        (elastic, chosen(0, 0, 10_001), None),
+        (elastic, chosen(0, 7_000, 6_000), None),
+        // Too short for the kernel, or for the runtime.
+        (elastic, chosen(0, 0, 50), None),
+        (elastic, chosen(4_000, 3_999, 0), None),
+        (timed(0, 0), chosen(1, 0, 10_000), None),
+        // Missing, or a level.
+        (timed(0, 0), chosen(0, 0, 10_000), None),
+        (timed(0, 0), chosen(1_000, 0, 0), None),
+        (elastic, ForeignAnswer { cpu: 2, ..chosen(0, 0, 0) }, None),
+        (elastic, ForeignAnswer { cpus: CpuSet::first(2), ..chosen(0, 0, 0) }, None),
+    ] {
+        let mut world = world_of(setup(&["ours-dl"], 2), 2);
+        let client = world.connect(1000);
+        let tid = world.tid_of(client);
+        let said = request(&mut world, client, task, answer);
+        assert_eq!(is_out_of_bounds(&world), expected.is_none(), "{answer:?}");
+        let Some((runtime_us, deadline_us, period_us)) = expected else { continue };
+        let Reply::Granted(granted) = said else { panic!("{said:?}") };
+        assert_eq!(granted.runtime, Work::from_us(runtime_us));
+        assert_eq!(granted.charge, Charge::ratio(runtime_us, deadline_us));
+        assert_eq!((granted.mechanism, granted.priority), (Mechanism::DeadlinePinned, 0));
+        assert_eq!(world.attach(client, granted.spec, tid), Reply::Done);
+        let policy = Policy::Deadline {
+            runtime: Work::from_us(runtime_us).expect("small"),
+            deadline: us(deadline_us),
+            period: us(period_us),
+        };
+        let expected = (policy, CpuSet::single(0));
+        assert_eq!((world.attr_of(tid).policy, world.attr_of(tid).cpus), expected);
+        answer_all(&mut world);
+        // The next daemon knows the terms.
+        world.restart();
+        world.run_until_idle();
+        assert_eq!(world.attr_of(tid).policy, policy);
+        let adopted = world.file.values().next().expect("a record").terms;
+        let terms = adopted.map(|terms| (terms.deadline, terms.period));
+        assert_eq!(terms, Some((us(deadline_us), us(period_us))));
+    }
+}
+
+#[test]
+fn r18_the_kernel_admits_all_deadline_tasks_of_a_plugin() {
+    let cpu = |cpu| ForeignAnswer { cpu, ..ForeignAnswer::default() };
+    // Alone: 90 % of a CPU fit, and a nanosecond more is a violation.
+    for (work, ok) in [(40_000, true), (40_001, false)] {
+        let mut world = world_of(setup(&["ours-dl"], 2), 2);
+        let client = world.connect(1000);
+        let said = request(&mut world, client, timed(50_000, 100_000), cpu(0));
+        assert!(matches!(said, Reply::Granted(_)));
+        let said = request(&mut world, client, timed(work, 100_000), cpu(0));
+        assert_eq!((matches!(said, Reply::Granted(_)), is_out_of_bounds(&world)), (ok, !ok));
+    }
+    // Beside `edf`, whose tasks the plugin does not know.
+    let mut world = world_of(setup(&["ours-dl", "edf"], 2), 2);
+    let client = world.connect(1000);
+    for _ in 0..2 {
+        world.create(client, by(timed(50_000, 100_000), "edf"));
+    }
+    let said = request(&mut world, client, timed(40_001, 100_000), cpu(0));
+    let Reply::Refused(refusal) = said else { panic!("{said:?}") };
+    assert!(matches!(refusal.answers[0].verdict, PluginVerdict::No(no)
+        if no.reason == RejectionReason::NoRoom && no.cpu == Some(0)));
+    assert!(!is_out_of_bounds(&world));
+    // Densities beyond the share would break the guarantee of `edf`, but not of an empty CPU.
+    let mut dense = timed(10_000, 100_000);
+    dense.params.deadline = Span::from_us(20_000);
+    let said = request(&mut world, client, dense, cpu(0));
+    let Reply::Refused(refusal) = said else { panic!("{said:?}") };
+    assert!(matches!(refusal.answers[0].verdict, PluginVerdict::No(no)
+        if no.reason == RejectionReason::WouldBreakOthers));
+    assert!(!is_out_of_bounds(&world));
+}
+
+#[test]
+fn r18_a_plugin_of_the_deadline_class_serves_a_whole_root_domain() {
+    let mut setup = setup(&["ours-dl"], 2);
+    if let PluginKind::Foreign(options) = &mut setup.plugins[0].kind {
+        options.confine = Confine::Global;
+    }
+    let all = CpuSet::first(2);
+    for (cpus, ok) in [(CpuSet::EMPTY, true), (all, true), (CpuSet::single(0), false)] {
+        let mut world = Simulation::new(setup.clone(), Platform::declared(2), false, Rng::Seed(1));
+        let client = world.connect(1000);
+        let tid = world.tid_of(client);
+        let answer = ForeignAnswer { cpus, ..ForeignAnswer::default() };
+        let said = request(&mut world, client, timed(50_000, 100_000), answer);
+        assert_eq!((matches!(said, Reply::Granted(_)), is_out_of_bounds(&world)), (ok, !ok));
+        let Reply::Granted(granted) = said else { continue };
+        assert_eq!((granted.cpu, granted.mechanism), (None, Mechanism::DeadlineGlobal));
+        assert_eq!(world.attach(client, granted.spec, tid), Reply::Done);
+        assert_eq!(world.attr_of(tid).cpus, all);
+    }
+}
+
+/// The kernel does not move a deadline thread to another root domain.
+#[test]
+fn r18_the_thread_of_a_deadline_task_stays_on_its_cpu() {
+    let mut world = world_of(setup(&["ours-dl"], 2), 2);
+    let client = world.connect(1000);
+    let tid = world.tid_of(client);
+    let said = request(&mut world, client, timed(10_000, 100_000), ForeignAnswer::default());
+    let Reply::Granted(granted) = said else { panic!("{said:?}") };
+    assert_eq!(world.attach(client, granted.spec, tid), Reply::Done);
+    answer_all(&mut world);
+    let task = by(timed(20_000, 100_000), "ours-dl");
+    ask(&mut world, client, Request::Change { spec: granted.spec, task });
+    let Some((_, ForeignCall::Accept { cpus, .. }, _)) = world.calls.values().next() else {
+        panic!("asked")
+    };
+    assert_eq!(*cpus, CpuSet::single(0));
+    world.answer_call(deadline(ForeignAnswer { cpu: 1, ..ForeignAnswer::default() }));
+    answer_all(&mut world);
+    assert!(is_out_of_bounds(&world));
 }

@@ -28,13 +28,15 @@ pub(super) fn setup(names: &[&str], cpus: u32) -> Setup {
             "rr" => (PluginKind::Rr(FpOptions::default()), Some((10, 19))),
             name => {
                 assert!(name.starts_with("ours"), "no such plugin: {name}");
+                let deadline = name.ends_with("-dl");
                 let options = ForeignOptions {
                     module: format!("/usr/lib/talea/{name}.so"),
                     argument: String::new(),
                     timeout: Span::from_ns(50 * MS),
-                    class: ForeignClass::Fifo,
+                    class: if deadline { ForeignClass::Deadline } else { ForeignClass::Fifo },
+                    confine: if deadline { Confine::Partition } else { Confine::default() },
                 };
-                (PluginKind::Foreign(options), Some((40, 49)))
+                (PluginKind::Foreign(options), (!deadline).then_some((40, 49)))
             }
         };
         let band = band.map(|(low, high)| Band { low: Priority(low), high: Priority(high) });

@@ -261,6 +261,7 @@ fn records() -> Vec<(&'static str, Record)> {
         runtime: Some(Work::from_ns(2_500_000)),
         charge: Charge::ratio(1, 4),
         priority: 0,
+        terms: None,
         thread: Some(thread),
     };
     vec![

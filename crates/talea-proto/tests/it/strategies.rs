@@ -9,7 +9,7 @@ use talea_proto::message::{
     Caveat, CpuInfo, DetachCause, Mechanism, Name, Notes, Overruns, PluginInfo, SessionInfo,
     SpecInfo, Status, Token,
 };
-use talea_proto::record::{Record, RecordThread};
+use talea_proto::record::{DeadlineTerms, Record, RecordThread};
 use talea_proto::refusal::{PLUGIN_TEXT_MAX, PluginText, PluginVerdict, RejectionReason, Witness};
 use talea_proto::{
     Code, Counters, Field, GROUP_MAX, Granted, Owner, PLUGINS_MAX, PluginAnswer, Refusal,
@@ -382,12 +382,13 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
             charge(),
             any::<u8>(),
             option::of(thread),
+            option::of((span(), span())),
         ),
     )
         .prop_map(
             |(
                 (spec, token, uid, pid, pid_start, task),
-                (plugin, cpu, runtime, charge, priority, thread),
+                (plugin, cpu, runtime, charge, priority, thread, terms),
             )| {
                 Record {
                     spec,
@@ -401,6 +402,7 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
                     runtime,
                     charge,
                     priority,
+                    terms: terms.map(|(deadline, period)| DeadlineTerms { deadline, period }),
                     thread,
                 }
             },

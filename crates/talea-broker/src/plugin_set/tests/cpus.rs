@@ -30,7 +30,7 @@ fn r35_a_mandatory_cpu_set_is_obeyed_and_preferred_cpus_are_tried_first() {
             (RejectionReason::NoCpu, Field::Cpus, 4, 0)
         );
         assert_eq!(
-            rig.plugin_set.cpus_for(plugin, &PluginRequest { allowed: cpus("3-9"), ..none }),
+            rig.plugin_set.cpus_for(plugin, &PluginRequest { allowed: cpus("3-9"), ..none }, None),
             cpus("3")
         );
     }

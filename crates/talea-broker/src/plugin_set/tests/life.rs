@@ -151,6 +151,7 @@ fn record(rig: &Rig, slot: SpecSlot, params: Params) -> Record {
         runtime: placed.runtime,
         charge: placed.charge,
         priority: placed.priority,
+        terms: None,
         thread: None,
     }
 }

@@ -63,6 +63,7 @@ fn foreign(name: &str, list: &str, low: u8, high: u8) -> PluginSetup {
         argument: String::new(),
         timeout: Span::from_ns(50 * MS),
         class: ForeignClass::Fifo,
+        confine: Confine::default(),
     };
     plugin(name, list, band(low, high), PluginKind::Foreign(options))
 }

@@ -23,7 +23,7 @@ pub(super) fn expected(
 ) -> Option<Place> {
     let mut places: Vec<Option<u32>> = match rig.plugin_set.plugins[plugin as usize].domain() {
         Some(_) => vec![None],
-        None => rig.plugin_set.cpus_for(plugin, ask).iter().map(Some).collect(),
+        None => rig.plugin_set.cpus_for(plugin, ask, None).iter().map(Some).collect(),
     };
     let model = LedgerModel::of(rig, leaving);
     places.sort_by_key(|cpu| {
@@ -59,8 +59,14 @@ pub(super) fn admissible(
 ) -> bool {
     let mut after = rig.clone();
     let charge = ask.params.runtime.and_then(|q| ask.params.charge_of(q)).unwrap_or(Charge::ZERO);
-    let offer =
-        Offer { cpu, runtime: ask.params.runtime, charge, notes: Notes::default(), priority: 0 };
+    let offer = Offer {
+        cpu,
+        runtime: ask.params.runtime,
+        charge,
+        notes: Notes::default(),
+        priority: 0,
+        terms: None,
+    };
     match leaving {
         Some(slot) => after.plugin_set.replace(slot, plugin, ask, &offer, None),
         None => after.plugin_set.admit(plugin, SpecSlot(after.next), ask, &offer),

@@ -45,13 +45,19 @@ pub(super) fn config(rng: &mut Rng) -> (Setup, Platform, bool) {
         add("rm", Some(band(low, 89)), PluginKind::Rm(rm), some(rng));
     }
     if rng.chance(400) {
+        let class = rng.pick(&[ForeignClass::Fifo, ForeignClass::Rr, ForeignClass::Deadline]);
+        let is_deadline = class == ForeignClass::Deadline;
+        let confine = if pinned { Confine::Partition } else { Confine::Global };
         let foreign = ForeignOptions {
             module: "/usr/lib/talea/ours.so".to_owned(),
             argument: String::new(),
             timeout: Span::from_ns(50 * MS),
-            class: rng.pick(&[ForeignClass::Fifo, ForeignClass::Rr]),
+            class,
+            confine: if is_deadline { confine } else { Confine::default() },
         };
-        add("ours", Some(band(40, 49)), PluginKind::Foreign(foreign), some(rng));
+        let band = (!is_deadline).then_some(band(40, 49));
+        let cpus = if is_deadline && !pinned { platform.cpus } else { some(rng) };
+        add("ours", band, PluginKind::Foreign(foreign), cpus);
     }
     if rng.chance(700) {
         let refuse_sharing = rng.chance(300);

@@ -170,6 +170,7 @@ impl Clients {
         if let Some(plugin) = restarted.filter(|_| roll.is_multiple_of(8)) {
             self.world.restart_host(plugin);
         }
+        let is_deadline = self.world.is_deadline_called();
         self.rank_specs(trouble && roll < faults.crashes + faults.out_of_bounds);
         let granted = self.world.rng.below(5);
         let text = [self.world.rng.below(256) as u8; PLUGIN_TEXT_MAX];
@@ -196,8 +197,17 @@ impl Clients {
                     [0, least, most, least.midpoint(most), most.saturating_add(1)]
                         [granted.min(3 + u64::from(out_of_bounds)) as usize]
                 }
+                (None, None) if is_deadline => 1_000 * (2 + granted),
                 _ => 0,
             };
+            let (deadline_ns, period_ns) = match task.params.period {
+                None if is_deadline => ([0, 3 * MS][low as usize % 2], 10 * MS),
+                Some(period) if is_deadline && low == 5 => (0, period.as_ns() / 2),
+                _ => (0, 0),
+            };
+            // The plugin knows what the kernel does not admit.
+            let tight = is_deadline && !trouble && low < 5;
+            let verdict = if tight { -1 } else { verdict };
             let text = PluginText::from_untrusted(&text);
             (!silent).then_some(ForeignAnswer {
                 epoch: *epoch,
@@ -205,6 +215,9 @@ impl Clients {
                 cpu,
                 priority,
                 runtime_ns,
+                deadline_ns,
+                period_ns,
+                cpus: CpuSet::EMPTY,
                 text,
             })
         });
@@ -216,6 +229,9 @@ impl Clients {
         let Some((plugin, call, _)) = self.world.calls.values().next() else { return };
         let (plugin, is_rank) = (*plugin, matches!(call, ForeignCall::Rank));
         if matches!(call, ForeignCall::Accept { .. }) && !out_of_bounds {
+            return;
+        }
+        if self.world.is_deadline_called() && !out_of_bounds {
             return;
         }
         let held = self.world.held_by_plugin.get(&plugin).cloned().unwrap_or_default();
