@@ -31,7 +31,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use talea_core::setup::{Confine, PluginKind, Setup};
+use talea_core::setup::{Confine, Setup};
 use talea_core::{CpuSet, Monotonic, Policy, Span};
 use talea_os::capabilities::{CapSet, Capability, keep_only};
 use talea_os::partition::{self, CgroupV1};

@@ -1,5 +1,7 @@
 //! The host from the daemon's side: a socket and a process.
 
+mod twins;
+
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags};
 use std::fs::File;
@@ -56,6 +58,10 @@ struct Host {
 
 impl Host {
     fn start(module: &Path, argument: &str) -> (Host, HostResponse) {
+        Host::start_with(&setup(module, argument))
+    }
+
+    fn start_with(message: &[u8]) -> (Host, HostResponse) {
         let (ours, theirs) = talea_os::seqpacket::pair(false).expect("a pair of sockets");
         talea_os::seqpacket::set_timeout(&ours, std::time::Duration::from_secs(10))
             .expect("time-out");
@@ -75,8 +81,7 @@ impl Host {
             }
         };
         drop((theirs, stderr));
-        let message = setup(module, argument);
-        rustix::net::send(&ours, &message, SendFlags::NOSIGNAL).expect("send");
+        rustix::net::send(&ours, message, SendFlags::NOSIGNAL).expect("send");
         let host = Host { child, socket: ours, said };
         let answer = host.answer().expect("an answer to the setup");
         (host, answer)
@@ -112,24 +117,36 @@ impl Host {
     }
 }
 
-/// Returns the first message to a host.
+/// Returns the first message to a host of a FIFO instance.
 fn setup(module: &Path, argument: &str) -> Vec<u8> {
-    let mut cpus = [0; 16];
-    cpus[0] = 0b11;
+    setup_of(module, argument, class::FIFO, (10, 19), 0b11, 0xe666_6666_6666_6667)
+}
+
+/// Returns the first message to a host with these priorities, CPUs and share of the deadline class.
+fn setup_of(
+    module: &Path,
+    argument: &str,
+    class: u32,
+    (low, high): (u8, u8),
+    cpus: u64,
+    deadline_share: u64,
+) -> Vec<u8> {
+    let mut words = [0; 16];
+    words[0] = cpus;
     let mut name = [0; 32];
     name[..4].copy_from_slice(b"test");
     let module = module.to_str().expect("a path");
     let setup = HostSetup {
         version: HOST_VERSION,
-        priority_low: 10,
-        priority_high: 19,
+        priority_low: low.into(),
+        priority_high: high.into(),
         module_len: module.len() as u16,
         argument_len: argument.len() as u16,
-        cpus,
+        cpus: words,
         name,
-        class: class::FIFO,
+        class,
         reserved: 0,
-        deadline_share: 0xe666_6666_6666_6667,
+        deadline_share,
         period_min_ns: 100_000,
         period_max_ns: 4_194_304_000,
     };

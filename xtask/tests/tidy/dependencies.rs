@@ -219,6 +219,7 @@ const TEST_EDGES: &[(&str, &str, &str)] = &[
     ("talea-guest-tests", "talea-import", "SF3P's examples"),
     ("talea-guest-tests", "talea-system", "systems to run are files"),
     ("talea-guest-tests", "serde_json", "grants as the tool lists them"),
+    ("talea-plugin-host", "talea-broker", "tests compare plugins in C with the built-in ones"),
     ("talea-plugin-host", "talea-os", "tests start it as the daemon does"),
     ("talea-object", "policy-llf", "schedules of the same policy in C are equal"),
     ("talea-object", "talea-sim", "simulates the schedules"),
