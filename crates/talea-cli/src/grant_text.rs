@@ -29,12 +29,12 @@ pub(crate) fn charge(charge: Charge) -> String {
 }
 
 /// Formats one plugin's answer in a line.
-pub(crate) fn said(said: &PluginVerdict) -> String {
-    match said {
+pub(crate) fn said(answer: &PluginAnswer) -> String {
+    match &answer.verdict {
         PluginVerdict::Ok { notes, .. } | PluginVerdict::Partial { notes, .. } => {
             notes_line(*notes)
         }
-        PluginVerdict::No(_) | PluginVerdict::Denied { .. } => said.to_string(),
+        PluginVerdict::No(_) | PluginVerdict::Denied { .. } => answer.said().to_string(),
     }
 }
 
@@ -52,8 +52,8 @@ pub(crate) fn verdict(said: &PluginVerdict) -> &'static str {
 pub(crate) fn refusal(refusal: &Refusal) -> String {
     let mut text = refusal.head().to_string();
     let width = refusal.answers.iter().map(|answer| answer.name.as_str().len()).max().unwrap_or(0);
-    for PluginAnswer { name, verdict, .. } in &refusal.answers {
-        let _ = write!(text, "\n  {:width$}  {}", name.as_str(), said(verdict));
+    for answer in &refusal.answers {
+        let _ = write!(text, "\n  {:width$}  {}", answer.name.as_str(), said(answer));
     }
     text
 }

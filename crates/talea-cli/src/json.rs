@@ -246,7 +246,7 @@ impl From<&PluginAnswer> for AnswerJson {
             fits: None,
             unit: None,
             witness: None,
-            text: grant_text::said(&answer.verdict),
+            text: grant_text::said(answer),
         };
         match answer.verdict {
             PluginVerdict::Ok { cpu, charge, notes }

@@ -87,7 +87,7 @@ fn text(explained: &Explanation, color: bool) -> String {
             grant_text::verdict(&answer.verdict).to_owned(),
             cpu,
             cost,
-            grant_text::said(&answer.verdict),
+            grant_text::said(answer),
         ]);
     }
     text.push_str(&table.render());

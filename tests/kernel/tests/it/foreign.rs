@@ -1,6 +1,6 @@
 //! Foreign plugins in C, well and badly behaved, while other plugins serve.
 
-use crate::tasks::{periodic, ranked, with};
+use crate::tasks::{periodic, ranked, reserved, with, work_us};
 use std::path::Path;
 use talea_core::CpuSet;
 use talea_kernel_tests::{
@@ -84,6 +84,38 @@ fn r18_a_plugin_in_c_places_real_threads() {
         daemon.said_since_start().iter().filter(|line| !line.contains("refused")).count(),
         0
     );
+}
+
+/// The example of the manual: two loops, the newest one above the other, all of the desired
+/// runtime, and a reason.
+#[test]
+fn r18_a_plugin_in_c_gives_real_threads_new_levels_and_tells_why_it_refuses() {
+    needs_root!();
+    let bench = Bench::new("r18-levels");
+    let object = bench.plugin("examples/c/plugins/two_loops.c");
+    let config = format!("[daemon]\naccess = \"off\"\n{}", foreign("loops", &object, ""));
+    let daemon = Daemon::start(&bench, &config);
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
+    let has = |tid, level| {
+        eventually("its level", || kernel::policy(tid) == Policy::Fifo(level));
+    };
+    let mut task = with("loops", reserved(10, 1_000));
+    task.params.desired = Some(work_us(2_000));
+    let (first, one) = (client.create(task), alice.thread());
+    assert_eq!((first.priority, first.runtime), (14, Some(work_us(2_000))));
+    client.attach(first.spec, one);
+    has(one, 14);
+    let (second, other) = (client.create(task), alice.thread());
+    client.attach(second.spec, other);
+    has(other, 14);
+    has(one, 5);
+    let refusal = client.refused(&Request::Create(task));
+    assert_eq!(refusal.answers[0].text.as_str(), "two loops run; release one first");
+    client.done(&Request::Release(second.spec));
+    has(one, 14);
+    client.done(&Request::Release(first.spec));
+    assert!(kernel::is_ordinary(one) && kernel::is_ordinary(other));
 }
 
 #[test]
