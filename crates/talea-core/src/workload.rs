@@ -92,7 +92,7 @@ pub struct JobStep {
     /// Offset in the job's work.
     ///
     /// A job that costs less performs the action at its end, except that it neither locks a
-    /// resource nor suspends itself there.
+    /// resource nor waits for an event there.
     pub at: Work,
     /// Action to perform.
     pub action: StepAction,
@@ -107,6 +107,15 @@ pub enum StepAction {
     Unlock(ResourceId),
     /// Suspends itself for a span, in which the job waits for an event other than a CPU.
     Suspend(Span),
+    /// Waits for a device and keeps its CPU until the device completes, a span later.
+    ///
+    /// The device completes also while the job is preempted.
+    Occupy {
+        /// Time that the device takes.
+        length: Span,
+        /// Whether the job polls the device, which consumes CPU time. Otherwise the CPU is idle.
+        is_spinning: bool,
+    },
     /// Passes a preemption point, at which siblings may preempt the job. The section that begins
     /// here is nonpreemptive and ends at the next point, or with the job.
     PreemptionPoint,
@@ -163,6 +172,12 @@ impl Cost {
         self.with_step(at, false, StepAction::Suspend(span))
     }
 
+    /// Adds a wait for a device at the offset `at`: [`StepAction::Occupy`].
+    #[must_use]
+    pub fn occupying(self, at: Work, length: Span, is_spinning: bool) -> Cost {
+        self.with_step(at, false, StepAction::Occupy { length, is_spinning })
+    }
+
     /// Adds preemption points at the offsets `points`, between nonpreemptive sections.
     #[must_use]
     pub fn preemptible_at(self, points: &[Work]) -> Cost {
@@ -206,6 +221,34 @@ impl Cost {
         match self {
             Cost::Versions(costs) => costs.iter().collect(),
             cost => alloc::vec![cost],
+        }
+    }
+
+    /// Returns the largest CPU time of a job, over all versions, with that of polling devices.
+    pub fn max_with_polling(&self) -> Work {
+        match self {
+            Cost::Versions(costs) => {
+                costs.iter().map(Cost::max_with_polling).max().unwrap_or(Work::ZERO)
+            }
+            Cost::WithSteps { base, steps } => steps.iter().fold(base.max(), |sum, step| {
+                let polling = match step.action {
+                    StepAction::Occupy { length, is_spinning: true } => length.as_ns(),
+                    _ => 0,
+                };
+                Work::from_ns(sum.as_ns().saturating_add(polling))
+            }),
+            cost => cost.max(),
+        }
+    }
+
+    /// Whether a job waits for a device with an idle CPU: [`StepAction::Occupy`].
+    pub fn sleeps_with_cpu(&self) -> bool {
+        match self {
+            Cost::Versions(costs) => costs.iter().any(Cost::sleeps_with_cpu),
+            Cost::WithSteps { steps, .. } => steps
+                .iter()
+                .any(|step| matches!(step.action, StepAction::Occupy { is_spinning: false, .. })),
+            _ => false,
         }
     }
 

@@ -1,6 +1,7 @@
 //! State that the threads of one root share without a lock.
 
 use crate::mailbox::Mailbox;
+use crate::run_clock::RunClock;
 use crate::worker_slot::WorkerSlot;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -200,6 +201,8 @@ pub(crate) struct RootShared {
     home_cpus: CpuSet,
     /// All roots of the run.
     pub(crate) all_roots: OnceLock<Vec<Weak<RootShared>>>,
+    /// Clock of the run, set at its start.
+    pub(crate) clock: OnceLock<RunClock>,
 }
 
 impl RootShared {
@@ -219,6 +222,7 @@ impl RootShared {
             is_native,
             home_cpus: *home,
             all_roots: OnceLock::new(),
+            clock: OnceLock::new(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Job bodies: what jobs execute.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use talea_core::Work;
+use talea_core::{Time, Work};
 use talea_os::clock;
 
 /// Job of a task, or one segment of the job.
@@ -13,6 +13,24 @@ pub struct Job {
     pub version: u32,
     /// CPU time of this job or segment in its load.
     pub cost: Work,
+    /// Wait for a device, in place of computing: the worker keeps its CPU meanwhile.
+    pub(crate) wait: Option<DeviceWait>,
+}
+
+/// Wait for a device in which a worker keeps its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceWait {
+    /// Run time at which the device completes.
+    pub(crate) until: Time,
+    /// Whether the worker polls; otherwise it sleeps, and no other worker has the CPU.
+    pub(crate) is_spinning: bool,
+}
+
+impl Job {
+    /// Returns a job that computes.
+    pub fn new(number: u64, version: u32, cost: Work) -> Job {
+        Job { number, version, cost, wait: None }
+    }
 }
 
 /// Body of the jobs of one task, called for each segment. The executor sets the flag when the run
@@ -95,7 +113,7 @@ mod tests {
         // A stall may fall between two reads of the clock, but not every time.
         let least = (0..20).map(|number| {
             let before = clock::thread_cpu_time();
-            spender()(&Job { number, version: 0, cost }, &AtomicBool::new(false));
+            spender()(&Job::new(number, 0, cost), &AtomicBool::new(false));
             let spent = clock::thread_cpu_time().checked_sub(before).expect("a monotonic clock");
             assert!(spent >= cost, "{spent}");
             spent
@@ -112,7 +130,7 @@ mod tests {
             let mut off: Vec<u64> = (0..9)
                 .map(|number| {
                     let before = clock::thread_cpu_time();
-                    body(&Job { number, version: 0, cost }, &AtomicBool::new(false));
+                    body(&Job::new(number, 0, cost), &AtomicBool::new(false));
                     let spent =
                         clock::thread_cpu_time().checked_sub(before).expect("a monotonic clock");
                     spent.checked_sub(cost).expect("it spends all of it").as_ns()
@@ -134,7 +152,7 @@ mod tests {
             let mut spent: Vec<u64> = (0..9)
                 .map(|number| {
                     let before = clock::thread_cpu_time();
-                    body(&Job { number, version: 0, cost }, &AtomicBool::new(false));
+                    body(&Job::new(number, 0, cost), &AtomicBool::new(false));
                     clock::thread_cpu_time().checked_sub(before).expect("a monotonic clock").as_ns()
                 })
                 .collect();
@@ -163,7 +181,7 @@ mod tests {
         let before = clock::thread_cpu_time();
         // Beyond the range of any clock.
         let cost = Work::from_ns(u64::MAX);
-        spender()(&Job { number: 0, version: 0, cost }, &AtomicBool::new(true));
+        spender()(&Job::new(0, 0, cost), &AtomicBool::new(true));
         let spent = clock::thread_cpu_time().checked_sub(before).expect("a monotonic clock");
         assert!(spent < Work::from_ns(cost.as_ns() / 2));
     }

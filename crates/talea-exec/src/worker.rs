@@ -3,16 +3,19 @@
 use crate::mechanism::{Mechanism, WorkerThread};
 use crate::root_shared::{self, PriorityMap, RootShared};
 use crate::root_state::StepHandle;
-use crate::work::{Job, JobBody};
+use crate::work::{DeviceWait, Job, JobBody};
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use talea_core::engine::TaskId;
-use talea_core::{CpuSet, Monotonic};
+use talea_core::{CpuSet, Monotonic, Span, mutate};
 use talea_os::Tid;
 use talea_os::event_count::Woken;
-use talea_os::sched;
 use talea_os::thread_cpu_clock::ThreadCpuClock;
+use talea_os::{clock, sched};
+
+/// Maximum time that a worker sleeps in a wait for a device without a check whether the run is over.
+const MAX_DEVICE_SLEEP: Span = Span::from_ns(50_000_000);
 
 /// Worker between its shared state and its job body.
 #[derive(Debug)]
@@ -81,6 +84,20 @@ impl Drop for PanicGuard<'_> {
     }
 }
 
+/// Waits for a device, and keeps the CPU meanwhile. The end of the run ends the wait within
+/// [`MAX_DEVICE_SLEEP`].
+fn wait_for_device(wait: DeviceWait, shared: &RootShared) {
+    let clock = shared.clock.get().expect("a job runs after the start");
+    let until = clock.to_monotonic(wait.until);
+    while clock::now() < until && !shared.is_over.load(Ordering::Relaxed) {
+        if mutate!("exec-occupation-spins", wait.is_spinning, !wait.is_spinning) {
+            std::hint::spin_loop();
+        } else {
+            clock::sleep_until(until.min(clock::now() + MAX_DEVICE_SLEEP));
+        }
+    }
+}
+
 /// Runs a worker. Calls `report` once with the worker's identity, when the worker has its priority
 /// and is about to wait.
 pub(crate) fn run<M: Mechanism>(
@@ -106,9 +123,37 @@ pub(crate) fn run<M: Mechanism>(
     let work = || {
         report(identity);
         while is_in && let Some(job) = worker.wait_for_job() {
-            body(&job, &shared.is_over);
+            match job.wait {
+                Some(wait) => wait_for_device(wait, shared),
+                None => body(&job, &shared.is_over),
+            }
         }
     };
     // Fails only if the signal mask cannot be changed.
     slot.stop_gate.run_stoppable(work).expect("SIGURG can be unblocked");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_clock::RunClock;
+    use talea_core::Time;
+
+    #[test]
+    fn y15_a_wait_for_a_device_ends_on_time_and_only_polling_consumes_cpu_time() {
+        let shared = RootShared::new(&[0], 1, false, &CpuSet::single(0));
+        let zero = clock::now();
+        shared.clock.set(RunClock { zero, until: Time::NEVER }).expect("set once");
+        let wait = |is_spinning| {
+            let length = Span::from_ns(60_000_000);
+            let until = clock::now() + length;
+            let before = clock::thread_cpu_time();
+            let wait = DeviceWait { until: until.run_time(zero), is_spinning };
+            wait_for_device(wait, &shared);
+            assert!(clock::now() >= until);
+            clock::thread_cpu_time().checked_sub(before).expect("a monotonic clock").as_ns()
+        };
+        let (asleep, polling) = (wait(false), wait(true));
+        assert!(polling > 4 * asleep, "{polling} ns polling, {asleep} ns asleep");
+    }
 }

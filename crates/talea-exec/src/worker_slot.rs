@@ -1,8 +1,8 @@
 //! Job assignment of a worker, without a lock.
 
-use crate::work::Job;
+use crate::work::{DeviceWait, Job};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use talea_core::{Monotonic, Work};
+use talea_core::{Monotonic, Time, Work};
 use talea_os::event_count::{EventCount, Woken};
 use talea_os::signal_stop::StopGate;
 
@@ -16,6 +16,9 @@ pub(crate) struct WorkerSlot {
     number: AtomicU64,
     version: AtomicU32,
     cost: AtomicU64,
+    /// End of a wait for a device; [`Time::NEVER`] if the job computes.
+    wait_until: AtomicU64,
+    is_spinning: AtomicBool,
     /// CPU on which the worker was last dispatched. The worker reports to the dispatcher of that
     /// CPU.
     pub(crate) cpu: AtomicU32,
@@ -36,6 +39,9 @@ impl WorkerSlot {
         self.number.store(job.number, Ordering::Relaxed);
         self.version.store(job.version, Ordering::Relaxed);
         self.cost.store(job.cost.as_ns(), Ordering::Relaxed);
+        let until = job.wait.map_or(Time::NEVER, |wait| wait.until);
+        self.wait_until.store(until.as_ns(), Ordering::Relaxed);
+        self.is_spinning.store(job.wait.is_some_and(|wait| wait.is_spinning), Ordering::Relaxed);
         // Publishes the stores above.
         self.job_ready.increment();
     }
@@ -57,10 +63,13 @@ impl WorkerSlot {
 
     /// Returns the last assigned job.
     pub(crate) fn job(&self) -> Job {
+        let until = Time::from_ns(self.wait_until.load(Ordering::Relaxed));
+        let is_spinning = self.is_spinning.load(Ordering::Relaxed);
         Job {
             number: self.number.load(Ordering::Relaxed),
             version: self.version.load(Ordering::Relaxed),
             cost: Work::from_ns(self.cost.load(Ordering::Relaxed)),
+            wait: (until != Time::NEVER).then_some(DeviceWait { until, is_spinning }),
         }
     }
 }

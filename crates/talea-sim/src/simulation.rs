@@ -303,8 +303,13 @@ impl<W: Observer> Simulation<W> {
             Some(optional) if X => optional.progress(at, cpu.since, now),
             _ => now.since(cpu.since),
         };
-        let work = Work::from_ns(progress.as_ns());
         cpu.since = now;
+        if X && let Some(optional) = &self.optional
+            && let Some(consumed) = optional.consumption_of_wait(task, progress)
+        {
+            return Work::from_ns(consumed.as_ns());
+        }
+        let work = Work::from_ns(progress.as_ns());
         let state = &mut self.tasks[task.0 as usize];
         state.left = state.left.checked_sub(work).expect("no job runs longer than it costs");
         work

@@ -89,9 +89,25 @@ pub(super) struct SectionDraft {
     pub(super) at: Range<usize>,
 }
 
+/// Wait of a job for a device.
 pub(super) struct SuspensionDraft {
     pub(super) after: Work,
     pub(super) length: Span,
+    pub(super) cpu_use: CpuUse,
+    /// Version with the wait; every version if there is none.
+    pub(super) version: Option<Named>,
+}
+
+/// State of the CPU of a job that waits for a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum CpuUse {
+    /// Free for other jobs.
+    #[default]
+    Free,
+    /// Busy: the job polls.
+    Spin,
+    /// Idle and not free.
+    Hold,
 }
 
 /// Instants at which siblings may preempt the jobs of a task.

@@ -118,6 +118,9 @@ pub const SELECTIONS: [&str; 5] = ["declared", "energy", "trade-off", "mode", "m
 /// Resource access protocols, in the order of the manual.
 pub const PROTOCOLS: [&str; 3] = ["none", "inheritance", "ceiling"];
 
+/// States of the CPU of a job that waits for a device, in the order of the manual.
+pub const CPU_USES: [&str; 3] = ["free", "spin", "hold"];
+
 /// All keys of a system file.
 pub const KEYS: &[Key<Section>] = &[
     key(Top, "duration", Duration, "\"10s\"")
@@ -348,7 +351,7 @@ pub const KEYS: &[Key<Section>] = &[
         .means("A part of each job in which it holds a resource."),
     key(Task, "suspension", Table, "[[task.suspension]]")
         .default("none")
-        .means("A part of each job in which it waits and needs no CPU."),
+        .means("A part of each job in which it waits, such as for a device."),
     // [task.curve]
     key(Curve, "distances", Durations, "[\"2ms\", \"20ms\"]")
         .default("another form")
@@ -429,7 +432,14 @@ pub const KEYS: &[Key<Section>] = &[
         .default("\"0\"")
         .range("less than the most that a job costs")
         .means("Work of the job before its start."),
-    key(Suspension, "length", Duration, "\"5ms\"").default("required").range("above 0").means("Length of the suspension."),
+    key(Suspension, "length", Duration, "\"5ms\"").default("required").range("above 0").means("Length of the wait."),
+    key(Suspension, "while", Word(&CPU_USES), "\"spin\"")
+        .default("`\"free\"`")
+        .means("State of the CPU during the wait."),
+    key(Suspension, "version", Text, "\"gpu\"")
+        .default("every version")
+        .range("name of a version of the task")
+        .means("Version whose jobs wait."),
     // [[accelerator]]
     key(Accelerator, "name", Text, "\"gpu0\"")
         .default("required")

@@ -521,6 +521,36 @@ fn l20_a_program_with_a_period_and_a_cost_is_simulated_as_generated_work() {
 }
 
 #[test]
+fn y15_a_version_of_a_file_frees_its_cpu_or_keeps_it_while_it_waits_for_a_device() {
+    let text = |cpu_use: &str, version: &str| {
+        format!(
+            "duration = \"30ms\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n\
+             selection = \"mode\"\n[[change]]\nat = \"0\"\nmode = 1\n\
+             [[task]]\nname = \"frames\"\nperiod = \"30ms\"\npriority = 2\n\
+             [[task.version]]\nname = \"cpu\"\ncost = \"9ms\"\nmodes = [0]\n\
+             [[task.version]]\nname = \"gpu\"\ncost = \"3ms\"\nmodes = [1]\n\
+             [[task.suspension]]\nstart = \"1ms\"\nlength = \"5ms\"\n{cpu_use}{version}\
+             [[task]]\nname = \"low\"\nperiod = \"30ms\"\noffset = \"1ms\"\ncost = \"4ms\"\n"
+        )
+    };
+    let [free, spin, hold] =
+        ["", "while = \"spin\"\n", "while = \"hold\"\n"].map(|of| text(of, "version = \"gpu\"\n"));
+    // From 1 to 6 ms the frame is at the device.
+    for (text, low) in [(&free, 4), (&spin, 11), (&hold, 11)] {
+        let system = parsed(text);
+        assert_eq!((responses(&system, "frames"), responses(&system, "low")), (vec![8], vec![low]));
+        let text = talea_system::write(&system).expect("a system that a file can describe");
+        assert_eq!(parsed(&text).roots[0].sources, system.roots[0].sources, "{text}");
+    }
+    let other = parsed(&text("while = \"hold\"\n", "version = \"cpu\"\n"));
+    assert_eq!((responses(&other, "frames"), responses(&other, "low")), (vec![3], vec![6]));
+    let every = parsed(&text("while = \"spin\"\n", ""));
+    let text = talea_system::write(&every).expect("a system that a file can describe");
+    assert_eq!(text.matches("[[task.suspension]]").count(), 1, "{text}");
+    assert_eq!(parsed(&text).roots[0].sources, every.roots[0].sources, "{text}");
+}
+
+#[test]
 fn curves_and_sections_are_written_as_they_are_read() {
     let head =
         "[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n[[task]]\nname = \"a\"\ncost = \"4ms\"\n";

@@ -78,6 +78,13 @@ impl<'a> Model<'a> {
         if let Some(no) = task_models.values().find_map(unknown) {
             uncovered = Some(no);
         }
+        // A job that keeps an idle CPU consumes no budget, so no server limits its interference.
+        let holds = of.sources.iter().any(|source| source.cost.sleeps_with_cpu());
+        if mutate!("tree-hold", holds, false)
+            && let Some(node) = find_scheduler(tree, |spec| spec.reservation.is_some())
+        {
+            uncovered = Some(NoBound { node, reason: Reason::Suspension });
+        }
         // Sections of a task delay its siblings, whatever their priorities.
         let has_sections = |node: &NodeSpec| match node {
             NodeSpec::Task(spec) => spec.preemption != Preemption::Anywhere,

@@ -3,7 +3,7 @@
 use super::task_bound::{NoBound, Reason};
 use crate::Sporadic;
 use crate::uni::MAX_PARAMETER_NS;
-use talea_core::engine::{NodeId, NodeSpec, TaskSpec, Tree};
+use talea_core::engine::{NodeId, NodeSpec, Preemption, TaskSpec, Tree};
 use talea_core::mutate;
 use talea_core::workload::{Arrivals, Cost, Source, StepAction};
 use talea_core::{Span, Work};
@@ -53,7 +53,11 @@ pub(super) fn read_task(
     if source.is_endless() {
         return Err(no(Reason::Endless));
     }
-    if let Some(reason) = unsupported_action(&source.cost) {
+    let polls = polls(&source.cost);
+    if polls && (!spec.uses.is_empty() || spec.preemption != Preemption::Anywhere) {
+        return Err(no(Reason::Suspension));
+    }
+    if let Some(reason) = unsupported_action(&source.cost).filter(|_| !polls) {
         return Err(no(reason));
     }
     let (period, jitter) = match &source.arrivals {
@@ -88,7 +92,8 @@ pub(super) fn read_task(
         period
     };
     // A job without work is dispatched nevertheless: one nanosecond.
-    let cost = source.cost.max().max(Work::from_ns(1));
+    let cost = mutate!("tree-polling", source.cost.max_with_polling(), source.cost.max())
+        .max(Work::from_ns(1));
     let numbers = [period, jitter, spec.deadline, Span::from_ns(cost.as_ns())];
     if numbers.iter().any(|number| number.as_ns() >= MAX_PARAMETER_NS) {
         return Err(no(Reason::Limit));
@@ -101,7 +106,8 @@ pub(super) fn read_task(
             ..Sporadic::new(cost, period, spec.deadline)
         }
     );
-    let phasing = if spec.enforced || !can_always_cost_most(&source.cost) {
+    // A device also works while the job is preempted, so polling may cost less.
+    let phasing = if spec.enforced || polls || !can_always_cost_most(&source.cost) {
         Phasing::Unknown
     } else {
         match source.arrivals {
@@ -141,12 +147,25 @@ pub(super) fn can_always_cost_most(cost: &Cost) -> bool {
     )
 }
 
+/// Whether the only actions of jobs are waits for devices that the jobs poll.
+fn polls(cost: &Cost) -> bool {
+    let is_polling = |cost: &&Cost| match cost {
+        Cost::WithSteps { steps, .. } => steps
+            .iter()
+            .all(|step| matches!(step.action, StepAction::Occupy { is_spinning: true, .. })),
+        _ => true,
+    };
+    let versions = cost.by_version();
+    versions.iter().any(|cost| matches!(cost, Cost::WithSteps { .. }))
+        && versions.iter().all(is_polling)
+}
+
 /// Returns a reason if jobs contain an action for which no test is known.
 pub(super) fn unsupported_action(cost: &Cost) -> Option<Reason> {
     match cost {
         Cost::Versions(costs) => costs.iter().find_map(unsupported_action),
         Cost::WithSteps { steps, .. } => steps.iter().find_map(|step| match step.action {
-            StepAction::Suspend(_) => Some(Reason::Suspension),
+            StepAction::Suspend(_) | StepAction::Occupy { .. } => Some(Reason::Suspension),
             StepAction::Push(..) | StepAction::Pop(..) => Some(Reason::Graph),
             StepAction::PreemptionPoint | StepAction::FloatingSections { .. } => {
                 Some(Reason::Sections)

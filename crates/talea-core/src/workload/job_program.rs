@@ -184,7 +184,10 @@ impl JobProgram {
             let is_over = mutate!("sim-mark-short", self.done == self.cost, self.done > self.cost);
             let own = |counts: &[u32]| counts[(self.job % counts.len() as u64) as usize];
             match &step.action {
-                StepAction::Lock(_) | StepAction::Suspend(_) | StepAction::PreemptionPoint
+                StepAction::Lock(_)
+                | StepAction::Suspend(_)
+                | StepAction::Occupy { .. }
+                | StepAction::PreemptionPoint
                     if is_over => {}
                 StepAction::PreemptionPoint => {
                     return Some(ResolvedAction::PreemptionPoint { nonpreemptive: true });
@@ -200,6 +203,9 @@ impl JobProgram {
                     return Some(ResolvedAction::Unlock(*resource));
                 }
                 StepAction::Suspend(span) => return Some(ResolvedAction::Suspend(*span)),
+                &StepAction::Occupy { length, is_spinning } => {
+                    return Some(ResolvedAction::Occupy { length, is_spinning });
+                }
                 StepAction::Push(channel, counts) => {
                     return Some(ResolvedAction::Push(*channel, own(counts)));
                 }
@@ -230,6 +236,13 @@ pub enum ResolvedAction {
     Unlock(ResourceId),
     /// Waits for an event other than a CPU, for a span.
     Suspend(Span),
+    /// Waits for a device and keeps the CPU: [`StepAction::Occupy`].
+    Occupy {
+        /// Time that the device takes.
+        length: Span,
+        /// Whether the job consumes CPU time.
+        is_spinning: bool,
+    },
     /// Pushes a number of tokens.
     Push(ChannelId, u32),
     /// Pops a number of tokens.

@@ -12,6 +12,7 @@ use super::Executor;
 use super::cpu_state::Assignment;
 use crate::mechanism::Mechanism;
 use crate::record::Log;
+use crate::work::DeviceWait;
 use std::sync::Arc;
 use talea_core::engine::{Cpu, Event, Handled, TaskId};
 use talea_core::mutate;
@@ -24,6 +25,10 @@ impl<M: Mechanism> Executor<M> {
         self.tasks[at].end_segment();
         let mut stops = false;
         while !stops && let Some(action) = self.tasks[at].take_action() {
+            if let ResolvedAction::Occupy { length, is_spinning } = action {
+                let wait = DeviceWait { until: self.now + length, is_spinning };
+                return self.tasks[at].occupy(wait);
+            }
             stops = !self.apply_step(task, action, log);
         }
         if self.tasks[at].continue_job(stops) {
@@ -73,6 +78,7 @@ impl<M: Mechanism> Executor<M> {
                 let _ = self.handle(log, Event::Blocked { task });
                 false
             }
+            ResolvedAction::Occupy { .. } => unreachable!("a segment of its own"),
             ResolvedAction::PreemptionPoint { nonpreemptive } => {
                 let event = Event::PreemptionPoint { task, nonpreemptive };
                 mutate!(

@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | `None` | no job has started, or it has ended |
 //! | `Pending(work)` | the next segment waits for a dispatch; the job may be blocked meanwhile |
+//! | `PendingWait` | a wait for a device in which the worker keeps its CPU, to be started |
 //! | `Running` | the worker runs a segment, or was preempted in it |
 //!
 //! | from | to | function | cause |
@@ -16,11 +17,13 @@
 //! | `Running` | `Running` | none | the engine preempted and resumed the job |
 //! | `Running`, `Pending(0)` | `None` | `end_segment` | the segment ended; one without work ends at once |
 //! | `None` | `Pending` | `continue_job` | another segment follows |
+//! | `None` | `PendingWait` | `occupy` | the job waits for a device and keeps its CPU |
+//! | `PendingWait` | `Running` | `start_segment` | the engine dispatched the job |
 //! | `None` | `None` | `end_job` | no segment follows |
 
 use crate::job_stats::JobStats;
 use crate::load::{Arrival, Cursor, Load};
-use crate::work::Job;
+use crate::work::{DeviceWait, Job};
 use talea_core::engine::{ChannelId, Job as EngineJob};
 use talea_core::mutate;
 use talea_core::workload::job_program::{JobProgram, ResolvedAction};
@@ -33,6 +36,8 @@ enum Segment {
     None,
     /// The next segment, of this length, which waits for a dispatch of the job.
     Pending(Work),
+    /// A wait for a device that the worker has not started.
+    PendingWait(DeviceWait),
     /// The segment that the worker runs.
     Running,
 }
@@ -133,7 +138,7 @@ impl TaskState {
 
     /// Whether the worker has not received the next segment yet.
     pub(super) fn is_segment_pending(&self) -> bool {
-        matches!(self.segment, Segment::Pending(_))
+        matches!(self.segment, Segment::Pending(_) | Segment::PendingWait(_))
     }
 
     /// Whether the worker runs a segment, or was preempted in it.
@@ -149,9 +154,18 @@ impl TaskState {
     /// Starts the pending segment of a job that was dispatched. Returns what the worker gets;
     /// `None` if the worker continues a segment.
     pub(super) fn start_segment(&mut self, number: u64, version: u32) -> Option<Job> {
-        let Segment::Pending(cost) = self.segment else { return None };
+        let (cost, wait) = match self.segment {
+            Segment::Pending(cost) => (cost, None),
+            Segment::PendingWait(wait) => (Work::ZERO, Some(wait)),
+            Segment::None | Segment::Running => return None,
+        };
         self.segment = Segment::Running;
-        Some(Job { number, version, cost })
+        Some(Job { wait, ..Job::new(number, version, cost) })
+    }
+
+    /// Continues the job with a wait for a device.
+    pub(super) fn occupy(&mut self, wait: DeviceWait) {
+        self.segment = Segment::PendingWait(wait);
     }
 
     /// Ends the current segment.

@@ -21,6 +21,8 @@ pub struct Consumed {
     /// CPU time that the task consumed in total, from the start of the run to the last read.
     pub total: Work,
     open: Option<OpenInterval>,
+    /// Whether the worker waits for a device with an idle CPU.
+    is_asleep: bool,
 }
 
 /// Start of an interval in which a worker is dispatched: the value of the worker's CPU clock, the
@@ -35,7 +37,7 @@ struct OpenInterval {
 impl Consumed {
     /// Creates the CPU time of a worker that measures itself.
     pub(crate) fn new(ordered: Work, total: Work) -> Consumed {
-        Consumed { ordered, total, open: None }
+        Consumed { ordered, total, ..Consumed::default() }
     }
 
     /// Returns the CPU time that the task has consumed without an order.
@@ -100,7 +102,10 @@ impl<M: Mechanism> Audited<M> {
         let OpenInterval { now: from, cpu, .. } = since;
         let lasted = self.now.since(from);
         let by = lasted.checked_sub(Span::from_ns(used.as_ns())).unwrap_or(Span::ZERO);
-        self.lost_times.push(LostTime { cpu: cpu.0, from, to: self.now, amount: by });
+        // A worker that waits for a device with an idle CPU loses nothing.
+        if !self.tasks[task.0 as usize].is_asleep {
+            self.lost_times.push(LostTime { cpu: cpu.0, from, to: self.now, amount: by });
+        }
         Ok(())
     }
 }
@@ -119,6 +124,7 @@ impl<M: Mechanism> Mechanism for Audited<M> {
 
     fn begin(&mut self, cpu: Cpu, task: TaskId, job: Job) -> Result<(), M::Error> {
         self.open(cpu, task)?;
+        self.tasks[task.0 as usize].is_asleep = job.wait.is_some_and(|wait| !wait.is_spinning);
         self.inner.begin(cpu, task, job)
     }
 
@@ -226,7 +232,7 @@ mod tests {
         const TASK: TaskId = TaskId(0);
         let at = |us: u64| Time::from_ns(us * 1_000);
         let Ok(mut audited) = Audited::new(Clock::default(), 1, true);
-        let job = Job { number: 0, version: 0, cost: Work::from_ns(9_000_000) };
+        let job = Job::new(0, 0, Work::from_ns(9_000_000));
         // Start, end, and progress of the clock of each order.
         for (from, to, used) in [(100, 5_100, 3_000), (6_000, 8_000, 1_901), (9_000, 9_500, 700)] {
             audited.begin_decision(at(from), None);

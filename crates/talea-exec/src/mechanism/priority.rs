@@ -93,11 +93,13 @@ pub(crate) struct PriorityMechanism {
 }
 
 impl PriorityMechanism {
-    /// Creates the mechanism. Pins each worker to the first CPU at the highest level.
+    /// Creates the mechanism. Pins each worker to the first CPU at the highest level. `sleeps` says
+    /// whether a worker may sleep while it has a CPU.
     pub(crate) fn new(
         shared: Arc<RootShared>,
         priorities: PriorityMap,
         workers: &[WorkerThread],
+        sleeps: bool,
     ) -> PriorityMechanism {
         let cpus = shared.cpus.len();
         let place = |&thread: &WorkerThread| WorkerPlacement {
@@ -114,6 +116,7 @@ impl PriorityMechanism {
             last_dispatched: vec![None; cpus],
             // Without priorities that can be set there are only gates.
             always_stop: cpus > 1
+                || mutate!("exec-occupation-stops", sleeps, false)
                 || mutate!(
                     "runtime-given-gates",
                     priorities.control != PriorityControl::Full,

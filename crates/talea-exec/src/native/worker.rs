@@ -186,7 +186,7 @@ pub(crate) fn run(
         }
         let used = os_clock::thread_cpu_time();
         let cost = queue.cursor.cost(0);
-        body(&Job { number: job.number, version: 0, cost }, &shared.is_over);
+        body(&Job::new(job.number, 0, cost), &shared.is_over);
         record.cpu_time = os_clock::thread_cpu_time().checked_sub(used).unwrap_or(Work::ZERO);
         log.ordered += record.cpu_time;
         let end = clock.now();

@@ -387,6 +387,9 @@ impl<'s> RunContext<'s> {
             let _ = start.send(zero);
         }
         let clock = RunClock { zero, until };
+        for shared in self.shared_roots {
+            shared.clock.set(clock).expect("set once");
+        }
         for threads in root_threads {
             threads.begin(clock);
         }

@@ -109,7 +109,10 @@ impl RootThreads {
             PriorityControl::Fixed => false,
         };
         let tasks = worker_threads.len();
-        let threads = PriorityMechanism::new(Arc::clone(shared), priorities, &worker_threads);
+        // While a worker sleeps with its CPU, priorities keep no preempted worker from running.
+        let sleeps = loads.iter().any(|load| load.marks.sleeps_with_cpu());
+        let threads =
+            PriorityMechanism::new(Arc::clone(shared), priorities, &worker_threads, sleeps);
         let frozen_programs = handles.map(|handles| Freeze::new(Arc::clone(shared), handles));
         let mechanism = Audited::new(Mixed::new(threads, frozen_programs), tasks, options.audit)?;
         let cpus = root.cpus.len();

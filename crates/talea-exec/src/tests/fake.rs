@@ -9,7 +9,7 @@ use crate::mailbox::Batch;
 use crate::mechanism::{Deferred, Mechanism};
 use crate::record::{Log, RecordEntry, merge};
 use crate::schedule_log::ScheduleLog;
-use crate::work::Job;
+use crate::work::{DeviceWait, Job};
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -23,6 +23,8 @@ struct FakeWorker {
     used: u64,
     /// Remaining work of the worker's job.
     left: Option<u64>,
+    /// Wait for a device in place of work.
+    wait: Option<DeviceWait>,
     /// CPU on which the worker may run.
     cpu: Option<usize>,
     /// Time at which the worker's own timer wakes it, if it has a job for which it was not woken.
@@ -61,7 +63,7 @@ impl Threads {
         self.now = to;
         for worker in self.workers.iter_mut().filter(|worker| worker.cpu.is_some()) {
             let passed = to.saturating_sub(from.max(worker.awake));
-            worker.used += passed;
+            worker.used += if worker.wait.is_none_or(|wait| wait.is_spinning) { passed } else { 0 };
             worker.left = worker.left.map(|left| left - passed);
         }
     }
@@ -150,18 +152,25 @@ impl Mechanism for Fake {
             threads.assigned = Some(task);
         }
         threads.check_levels(task.0 as usize);
+        let now = threads.now;
         let worker = &mut threads.workers[task.0 as usize];
         assert_eq!((worker.left, worker.cpu), (None, None), "it has a job");
-        worker.left = Some(job.cost.as_ns());
+        let left = |wait: DeviceWait| wait.until.as_ns().saturating_sub(now);
+        (worker.left, worker.wait) = (Some(job.wait.map_or(job.cost.as_ns(), left)), job.wait);
         (worker.cpu, worker.awake) = (Some(cpu.0 as usize), 0);
         Ok(())
     }
 
     fn resume(&mut self, cpu: Cpu, task: TaskId) -> Result<(), Infallible> {
         let mut threads = self.0.borrow_mut();
+        let now = threads.now;
         threads.check_levels(task.0 as usize);
         let worker = &mut threads.workers[task.0 as usize];
         assert!(worker.left.is_some(), "it has no job");
+        // The device has worked meanwhile.
+        if let Some(wait) = worker.wait {
+            worker.left = Some(wait.until.as_ns().saturating_sub(now));
+        }
         worker.cpu = Some(cpu.0 as usize);
         Ok(())
     }

@@ -37,7 +37,12 @@ fn job(rng: &mut Rng, uses: &[ResourceId]) -> Cost {
         job = job.locking(resource, tenths(depth), tenths(most.saturating_sub(depth)));
     }
     if rng.below(3) == 0 {
-        job = job.suspending(tenths(rng.below(most)), Span::from_ns(rng.below(90) * 100_000));
+        let (at, length) = (tenths(rng.below(most)), Span::from_ns(rng.below(90) * 100_000));
+        job = match rng.below(4) {
+            0 => job.occupying(at, length, false),
+            1 => job.occupying(at, length, true),
+            _ => job.suspending(at, length),
+        };
     }
     job
 }

@@ -30,7 +30,7 @@ fn periodic(
     clock::sleep_until(due);
     let before = clock::thread_cpu_time();
     while due < end {
-        body(&Job { number, version: 0, cost }, &never);
+        body(&Job::new(number, 0, cost), &never);
         (number, due) = (number + 1, due + period);
         clock::sleep_until(due);
     }

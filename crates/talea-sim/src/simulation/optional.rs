@@ -15,6 +15,8 @@ pub(super) struct Optional {
     pub(super) programs: Vec<Option<JobProgram>>,
     /// Self-suspended tasks, by the end of their suspension.
     pub(super) suspended: Heap,
+    /// `occupying[t]`: wait of task `t` for a device, in which its job keeps the CPU.
+    pub(super) occupying: Vec<Option<Occupation>>,
     /// Changes of conditions, in order of time.
     pub(super) changes: Vec<(Time, Condition)>,
     /// Index of the next change.
@@ -24,12 +26,21 @@ pub(super) struct Optional {
     pub(super) now: Time,
 }
 
+/// Wait for a device in which a job keeps its CPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Occupation {
+    /// Time at which the device completes.
+    pub(super) until: Time,
+    pub(super) is_spinning: bool,
+}
+
 impl Optional {
     /// Returns the state of a simulation of `tasks` tasks that uses no feature yet.
     pub(super) fn new(tasks: usize) -> Optional {
         Optional {
             programs: vec![None; tasks],
             suspended: Heap::new(tasks),
+            occupying: vec![None; tasks],
             changes: Vec::new(),
             changed: 0,
             interference: None,
@@ -54,6 +65,13 @@ impl Optional {
                 )
             },
         )
+    }
+
+    /// Returns the CPU time that `task` has consumed while it waited for a device, if it does, for
+    /// `progress` on its CPU.
+    pub(super) fn consumption_of_wait(&self, task: TaskId, progress: Span) -> Option<Span> {
+        let occupation = self.occupying[task.0 as usize]?;
+        Some(if occupation.is_spinning { progress } else { Span::ZERO })
     }
 
     /// Adds the overhead of a dispatch of `task`.

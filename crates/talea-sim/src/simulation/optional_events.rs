@@ -1,7 +1,7 @@
 //! Settings and events of the optional features of a simulation: the cost of an order (overheads),
 //! stalls, changes of conditions; and the notifications of its engine.
 
-use super::optional::Optional;
+use super::optional::{Occupation, Optional};
 use super::{Simulation, span_of};
 use crate::interference::{Interference, Overheads};
 use talea_core::engine::{Condition, Cpu, Event, Handled, Notification, Observer, TaskId};
@@ -96,6 +96,11 @@ impl<W: Observer> Simulation<W> {
     /// Sets the end of the current segment on a CPU.
     pub(super) fn set_end(&mut self, now: Time, at: usize) {
         let Some(task) = self.cpus[at].running else { return };
+        let wait = self.optional.as_ref().and_then(|it| it.occupying[task.0 as usize]);
+        if let Some(Occupation { until, .. }) = wait {
+            self.ends[at] = until.max(now);
+            return;
+        }
         let left = span_of(self.tasks[task.0 as usize].left);
         let interference =
             self.optional.as_ref().and_then(|optional| optional.interference.as_ref());
@@ -107,6 +112,9 @@ impl<W: Observer> Simulation<W> {
     /// Handles the end of a segment: a step or the completion of the job.
     pub(super) fn end_segment(&mut self, now: Time, at: usize, sink: &mut impl Sink) {
         self.update_progress::<true>(now, at);
+        if let (Some(task), Some(optional)) = (self.cpus[at].running, &mut self.optional) {
+            optional.occupying[task.0 as usize] = None;
+        }
         loop {
             let Some(task) = self.cpus[at].running else { return };
             let optional = self.optional.as_mut().expect("optional features");
@@ -122,6 +130,13 @@ impl<W: Observer> Simulation<W> {
                     }
                 }
             };
+            if let ResolvedAction::Occupy { length, is_spinning } = action {
+                let occupation = Occupation { until: now + length, is_spinning };
+                optional.occupying[task.0 as usize] =
+                    mutate!("sim-occupation", Some(occupation), None);
+                self.tasks[task.0 as usize].left = Work::ZERO;
+                return self.set_end(now, at);
+            }
             if self.apply(now, task, action) {
                 continue;
             }
@@ -142,7 +157,8 @@ impl<W: Observer> Simulation<W> {
             self.optional.as_ref().and_then(|optional| optional.programs[task.0 as usize].clone());
         program.is_none_or(|mut program| {
             let stops = |action: ResolvedAction| {
-                matches!(action, ResolvedAction::Lock(_) | ResolvedAction::Suspend(_))
+                use ResolvedAction::{Lock, Occupy, Suspend};
+                matches!(action, Lock(_) | Suspend(_) | Occupy { .. })
             };
             while let Some(action) = program.next_action() {
                 if stops(action) {
@@ -172,6 +188,7 @@ impl<W: Observer> Simulation<W> {
                 let _ = self.engine.handle(now, Event::Blocked { task });
                 false
             }
+            ResolvedAction::Occupy { .. } => unreachable!("a segment of its own"),
             ResolvedAction::PreemptionPoint { nonpreemptive } => {
                 let event = Event::PreemptionPoint { task, nonpreemptive };
                 let _ = self.engine.handle(now, event);

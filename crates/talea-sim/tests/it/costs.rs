@@ -3,6 +3,7 @@
 use crate::harness::{at, cost, listed, run, run_audited, simulation, span, task, work};
 use talea_core::engine::{Protocol, SchedulerSpec, Selection, TaskSpec, Tree, Version};
 use talea_core::sched::PolicySpec;
+use talea_core::server::{Reservation, ServerKind};
 use talea_sim::{Cost, CostMode, Jobs, Source, StepAction};
 
 fn one() -> Tree {
@@ -82,6 +83,41 @@ fn a_suspended_job_releases_its_cpu_and_resumes() {
     let log = run(&tree, &[listed(&[0], a), listed(&[0], cost(20))], 1_000);
     // b 0-3, a 3-7, b 7-17, a 17-23, b 23-30.
     assert_eq!((log.ends(0), log.ends(1)), (vec![23], vec![30]));
+}
+
+#[test]
+fn y15_a_job_that_keeps_its_cpu_waits_for_its_device_also_while_it_is_preempted() {
+    for is_spinning in [false, true] {
+        let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
+        for (name, deadline) in [("high", 20), ("a", 50), ("low", 100)] {
+            tree.task(Tree::ROOT, task(name, deadline));
+        }
+        let a = || listed(&[0], cost(10).occupying(work(4), span(10), is_spinning));
+        let low = || listed(&[0], cost(20));
+        // a 0-4, its device 4-14, a 14-20, low 20-40.
+        let log = run(&tree, &[listed(&[], cost(1)), a(), low()], 1_000);
+        assert_eq!((log.ends(1), log.ends(2)), (vec![20], vec![40]));
+        // high within the time of the device, 6-11; and beyond it, 6-18.
+        for (of_high, ends) in [(5, [11, 20, 40]), (12, [18, 24, 44])] {
+            let log = run(&tree, &[listed(&[6], cost(of_high)), a(), low()], 1_000);
+            assert_eq!([0, 1, 2].map(|task| log.ends(task)[0]), ends);
+        }
+    }
+}
+
+#[test]
+fn y15_only_a_job_that_polls_its_device_consumes_the_budget_of_its_server() {
+    for (is_spinning, end) in [(false, 16), (true, 104)] {
+        let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
+        let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
+        server.reservation = Some(Reservation::new(ServerKind::Deferrable, work(8), span(100)));
+        let server = tree.scheduler(Tree::ROOT, server);
+        tree.task(server, task("a", 200));
+        // Polling exhausts the budget at 8; the device completes at 12, without the CPU.
+        let a = cost(6).occupying(work(2), span(10), is_spinning);
+        let log = run(&tree, &[listed(&[0], a)], 1_000);
+        assert_eq!(log.ends(0), [end], "spinning: {is_spinning}");
+    }
 }
 
 #[test]

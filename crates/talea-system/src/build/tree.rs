@@ -4,7 +4,9 @@ use super::graph::{join, marked};
 use super::left_out::left_out;
 use super::plan::{Copy, Plan, unknown};
 use super::refused::{Places, refused};
-use crate::draft::{Named, Place, PreemptionDraft, SharedDraft, TaskDraft};
+use crate::draft::{
+    CpuUse, Named, Place, PreemptionDraft, SharedDraft, SuspensionDraft, TaskDraft,
+};
 use crate::system::Root;
 use std::collections::{BTreeMap, BTreeSet};
 use talea_config::diagnostic::quoted;
@@ -224,12 +226,36 @@ fn locking(
         });
     }
     for suspension in &task.steps.suspensions {
-        cost = marked(cost, |cost| {
-            cost.suspending(
-                mutate!("system-suspension", suspension.after, Work::ZERO),
-                suspension.length,
-            )
-        });
+        cost = waiting(task, cost, suspension, findings)?;
+    }
+    Some(cost)
+}
+
+/// Adds a wait for a device to the cost of its version, or of all versions.
+fn waiting(
+    task: &TaskDraft,
+    mut cost: Cost,
+    wait: &SuspensionDraft,
+    findings: &mut [Findings<'_>],
+) -> Option<Cost> {
+    let at = mutate!("system-suspension", wait.after, Work::ZERO);
+    let add = |cost: Cost| match wait.cpu_use {
+        CpuUse::Free => cost.suspending(at, wait.length),
+        CpuUse::Spin => cost.occupying(at, wait.length, true),
+        CpuUse::Hold => cost.occupying(at, wait.length, false),
+    };
+    let Some(named) = &wait.version else { return Some(marked(cost, add)) };
+    let names = || task.versions.iter().map(|version| version.name.name.as_str());
+    let Some(number) = names().position(|name| name == named.name) else {
+        unknown(named, "version", names(), findings);
+        return None;
+    };
+    match &mut cost {
+        Cost::Versions(costs) => {
+            let own = mutate!("system-wait-version", number, 0);
+            costs[own] = add(core::mem::replace(&mut costs[own], Cost::Constant(Work::ZERO)));
+        }
+        only => *only = add(only.clone()),
     }
     Some(cost)
 }

@@ -6,8 +6,10 @@ use super::program::{is_greedy, program, user};
 use super::values::{
     Field, Table, affinity, bits, byte, list, name, named, optional, spans, time_of, work_of,
 };
-use crate::draft::{Named, SectionDraft, StepsDraft, SuspensionDraft, TaskDraft, VersionDraft};
-use crate::keys::Section;
+use crate::draft::{
+    CpuUse, Named, SectionDraft, StepsDraft, SuspensionDraft, TaskDraft, VersionDraft,
+};
+use crate::keys::{CPU_USES, Section};
 use std::collections::BTreeSet;
 use talea_config::diagnostic::quoted;
 use talea_config::key::FileSection;
@@ -139,9 +141,18 @@ pub(super) fn task(
                 let start = optional(table, "start", findings, Field::duration_or_zero);
                 let length =
                     table.require("length", findings).and_then(|field| field.duration(findings));
+                let [free, spin, hold] = CPU_USES;
+                let words = [(free, CpuUse::Free), (spin, CpuUse::Spin), (hold, CpuUse::Hold)];
+                let cpu_use = optional(table, "while", findings, |field, findings| {
+                    field.word(&words, findings)
+                });
+                let version = optional(table, "version", findings, |field, findings| {
+                    named(field, file, findings)
+                });
                 let (after, length) = (work_of(start.ok()?.unwrap_or(Span::ZERO)), length?);
                 within(table, after, most, findings)?;
-                Some(SuspensionDraft { after, length })
+                let cpu_use = cpu_use.ok()?.unwrap_or_default();
+                Some(SuspensionDraft { after, length, cpu_use, version: version.ok()? })
             })
             .collect();
     let about_arrivals = ["offset", "jitter", "arrivals", "separation_max", "curve"]

@@ -59,7 +59,9 @@ pub(super) fn write(
             return unwritable(&spec.name, "its one version has several costs");
         };
         pair(out, "cost", &self::cost(cost));
-        return marks(out, place, spec, cost);
+        marks(out, place, spec, cost)?;
+        waits(cost).for_each(|step| wait(out, step, None));
+        return Ok(());
     }
     // Keys of the task itself stand before its tables.
     for (at, version) in spec.versions.iter().enumerate() {
@@ -83,7 +85,46 @@ pub(super) fn write(
         unless(u64::MAX, version.modes, |modes| pair(out, "modes", &bits(modes)));
         unless(0, version.needs, |needs| pair(out, "needs", &bits(needs)));
     }
-    costs.first().map_or(Ok(()), |cost| marks(out, place, spec, cost))
+    let Some(first) = costs.first() else { return Ok(()) };
+    marks(out, place, spec, first)?;
+    // A wait of all versions is written once.
+    let all_wait = costs.iter().all(|cost| waits(cost).eq(waits(first)));
+    if all_wait {
+        waits(first).for_each(|step| wait(out, step, None));
+    } else {
+        for (cost, version) in costs.iter().zip(&spec.versions) {
+            waits(cost).for_each(|step| wait(out, step, Some(&version.name)));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the waits of a job for devices.
+fn waits(cost: &Cost) -> impl Iterator<Item = &JobStep> {
+    let steps = match cost {
+        Cost::WithSteps { steps, .. } => &steps[..],
+        _ => &[],
+    };
+    let is_wait =
+        |step: &&JobStep| matches!(step.action, StepAction::Suspend(_) | StepAction::Occupy { .. });
+    steps.iter().filter(is_wait)
+}
+
+/// Writes a wait of one version, or of all.
+fn wait(out: &mut String, step: &JobStep, version: Option<&str>) {
+    let (length, cpu_use) = match step.action {
+        StepAction::Suspend(length) => (length, None),
+        StepAction::Occupy { length, is_spinning: true } => (length, Some("spin")),
+        StepAction::Occupy { length, is_spinning: false } => (length, Some("hold")),
+        _ => return,
+    };
+    out.push_str("\n[[task.suspension]]\n");
+    within(out, step.at, Work::from_ns(length.as_ns()));
+    for (key, value) in [("while", cpu_use), ("version", version)] {
+        if let Some(value) = value {
+            pair(out, key, &text(value));
+        }
+    }
 }
 
 /// Writes the keys that a program without recurring jobs has, too.
@@ -217,7 +258,7 @@ fn cost(cost: &Cost) -> String {
     }
 }
 
-/// Writes critical sections and suspensions. The channels write the tokens.
+/// Writes critical sections. The channels write the tokens.
 fn marks(
     out: &mut String,
     place: &Place<'_>,
@@ -236,11 +277,9 @@ fn marks(
                 pair(out, "resource", &text(&place.tree.resources[resource.0 as usize].name));
                 within(out, mark.at, end.at.checked_sub(mark.at).unwrap_or(Work::ZERO));
             }
-            StepAction::Suspend(length) => {
-                out.push_str("\n[[task.suspension]]\n");
-                within(out, mark.at, Work::from_ns(length.as_ns()));
-            }
             StepAction::Unlock(_)
+            | StepAction::Suspend(_)
+            | StepAction::Occupy { .. }
             | StepAction::Push(..)
             | StepAction::Pop(..)
             | StepAction::PreemptionPoint

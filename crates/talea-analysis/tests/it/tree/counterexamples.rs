@@ -310,6 +310,33 @@ fn tasks_above_a_task_without_a_test_have_bounds() {
 }
 
 #[test]
+fn y15_polling_a_device_costs_its_time_and_no_server_limits_an_idle_cpu() {
+    let system = |is_spinning: bool, has_server: bool| {
+        let mut system = System::new(PolicySpec::FixedPriority);
+        system.task(5, (2, 20, 20, 0));
+        let cost = &mut system.sources[0].cost;
+        *cost = cost.clone().occupying(Work::from_ns(1), ns(3), is_spinning);
+        system.task(9, (1, 20, 20, 0));
+        system.task(1, (1, 20, 20, 0));
+        if has_server {
+            let mut spec = SchedulerSpec::new("server", PolicySpec::FixedPriority);
+            spec.overrides.priority = Some(7);
+            spec.reservation = Some(Reservation::new(Server::Deferrable, Work::from_ns(1), ns(20)));
+            system.tree.scheduler(Tree::ROOT, spec);
+        }
+        system
+    };
+    let spin = system(true, false);
+    assert_eq!(bounds(&spin.answers()), [ns(6), ns(1), ns(7)]);
+    assert_eq!(spin.simulated(1_000), [ns(6), ns(1), ns(7)]);
+    let held = [Some(Reason::Suspension), None, Some(Reason::Suspension)];
+    assert_eq!(system(false, false).reasons(), held);
+    assert_eq!(system(false, true).reasons(), [Some(Reason::Suspension); 3]);
+    // The device also works while the job is preempted: the bound is not exact.
+    assert!(!spin.answers()[0].is_refuted());
+}
+
+#[test]
 fn phasings_that_cannot_occur_refute_nothing() {
     let two = |change: &dyn Fn(&mut System)| {
         let mut system = System::new(PolicySpec::FixedPriority);
