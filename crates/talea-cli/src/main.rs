@@ -82,7 +82,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Analyze(args) => commands::analyze::run(&args),
         Command::New(args) => commands::new::run(&args),
         Command::Generate(args) => commands::generate::run(&args),
-        Command::Sweep(args) => commands::sweep::run(&args),
+        Command::Sweep(args) => commands::sweep::run(&options, &args),
         Command::Demo(args) => demo::run(args),
         Command::Man(args) => man_pages::man(&args),
         Command::Completions(args) => man_pages::completions(&args),

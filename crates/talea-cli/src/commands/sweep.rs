@@ -1,6 +1,8 @@
-//! `talea sweep`: simulates one system over a grid of values.
+//! `talea sweep`: simulates or executes one system over a grid of values.
 
 use super::generate::{self, GenerationArgs};
+use crate::broker_client::Options;
+use crate::reserve::reserve;
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use std::cell::RefCell;
@@ -11,6 +13,7 @@ use talea_core::Span;
 use talea_core::mutate;
 use talea_study::batch;
 use talea_study::exit::Exit;
+use talea_study::live_run::{self, NotExecutable};
 use talea_study::options::parts;
 use talea_study::output::{note, print, print_json};
 use talea_study::sweep::axis::{Axis, AxisTarget};
@@ -23,7 +26,7 @@ use toml_edit::DocumentMut;
 /// Maximum number of runs of a grid.
 const MAX_RUNS: u64 = 10_000_000;
 
-/// Simulate a system over a grid of values.
+/// Simulate or execute a system over a grid of values.
 ///
 /// Every axis is a list of values, and every combination of them is a point of the grid: --set for
 /// any key of the file, --policy for the policy of its roots, --tasks and --utilization for drawn
@@ -74,6 +77,9 @@ pub(crate) struct Args {
         value_parser = talea_study::options::run_length
     )]
     duration: Option<Span>,
+    /// Execute each run on real threads, one after the other, and report both overheads.
+    #[arg(long, conflicts_with = "threads")]
+    execute: bool,
     /// Number of threads; by default one per CPU.
     #[arg(long, value_name = "N")]
     threads: Option<std::num::NonZeroUsize>,
@@ -167,6 +173,21 @@ struct Grid<'a> {
     spots: Vec<Vec<EditLocation>>,
 }
 
+/// Reason why a grid has no results.
+enum SweepError {
+    /// A point is invalid.
+    Usage(String),
+    /// A point cannot be executed here.
+    Refused(String),
+    Failed(anyhow::Error),
+}
+
+impl From<anyhow::Error> for SweepError {
+    fn from(error: anyhow::Error) -> SweepError {
+        SweepError::Failed(error)
+    }
+}
+
 /// Reason why a point cannot be run.
 enum PointError {
     /// The file with the values of the point is invalid.
@@ -175,7 +196,7 @@ enum PointError {
     Drawn(String),
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+pub(crate) fn run(options: &Options, args: &Args) -> anyhow::Result<Exit> {
     let reader = KeepingReader(RefCell::default());
     let text = read_text(&args.file)?;
     // Named as an include would name it, so that its text exists once.
@@ -193,7 +214,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         }
     }
     match grid(args, SystemTexts { origin, texts }) {
-        Ok(grid) => sweep(&grid),
+        Ok(grid) => sweep(options, &grid),
         Err(why) => {
             note(&why);
             Ok(Exit::Usage)
@@ -345,7 +366,32 @@ impl Grid<'_> {
     }
 }
 
-fn sweep(grid: &Grid<'_>) -> anyhow::Result<Exit> {
+/// Executes a system on the CPUs that it gets by default.
+fn execute(
+    options: &Options,
+    system: &System,
+    duration: Span,
+    seed: u64,
+) -> anyhow::Result<Result<RunMeasurement, String>> {
+    if system.roots.iter().any(|root| root.programs.iter().any(Option::is_some)) {
+        return Ok(Err(
+            "a grid executes generated work, and a task of the file is a program".into()
+        ));
+    }
+    let places = match live_run::place(system, None) {
+        Ok(places) => places,
+        Err(why) => return Ok(Err(why)),
+    };
+    let estimates = live_run::estimate_rate(system, duration, seed)?;
+    let _reserved = match reserve(options, &places, false)? {
+        Ok(reserved) => reserved,
+        Err(why) => return Ok(Err(why)),
+    };
+    let measured = measure::execute(system, duration, seed, &places, &estimates)?;
+    Ok(measured.map_err(|NotExecutable(why)| why))
+}
+
+fn sweep(options: &Options, grid: &Grid<'_>) -> anyhow::Result<Exit> {
     let args = grid.args;
     let fixed: Vec<Option<usize>> = vec![None; grid.axes.len()];
     let first = match grid.system(&fixed, 1, 0) {
@@ -385,8 +431,13 @@ fn sweep(grid: &Grid<'_>) -> anyhow::Result<Exit> {
             return Ok(Exit::Usage);
         }
     }
-    let threads = args.threads.map_or_else(batch::threads, std::num::NonZero::get);
-    let one = |number: usize| -> Result<(u64, u32, RunMeasurement), String> {
+    let threads = match args.threads {
+        // Real runs need the CPUs for themselves.
+        _ if args.execute => 1,
+        Some(threads) => threads.get(),
+        None => batch::threads(),
+    };
+    let one = |number: usize| -> Result<(u64, u32, RunMeasurement), SweepError> {
         let (point, run) = (number as u64 / per_point, number as u64 % per_point);
         let (seed, set) =
             (seeds[(run / u64::from(args.sets)) as usize], (run % u64::from(args.sets)) as u32);
@@ -394,19 +445,26 @@ fn sweep(grid: &Grid<'_>) -> anyhow::Result<Exit> {
         let some: Vec<Option<usize>> = values.iter().copied().map(Some).collect();
         let system = grid
             .system(&some, seed, mutate!("sweep-sets", set, 0))
-            .map_err(|wrong| grid.describe_error(&values, &wrong, seed))?;
+            .map_err(|wrong| SweepError::Usage(grid.describe_error(&values, &wrong, seed)))?;
         let duration = args.duration.unwrap_or(system.duration);
-        Ok((seed, set, measure::run(&system, duration, seed)?))
+        let seen = if args.execute {
+            execute(options, &system, duration, seed)?.map_err(SweepError::Refused)?
+        } else {
+            measure::run(&system, duration, seed).map_err(SweepError::Usage)?
+        };
+        Ok((seed, set, seen))
     };
     let what = format!("{points} points, {runs} runs");
-    let results: Result<Vec<_>, String> =
+    let results: Result<Vec<_>, SweepError> =
         batch::run_on(threads, &what, runs as usize, one).into_iter().collect();
     let mut results = match results {
         Ok(results) => results.into_iter(),
-        Err(why) => {
+        Err(SweepError::Usage(why)) => {
             note(&why);
             return Ok(Exit::Usage);
         }
+        Err(SweepError::Refused(why)) => return Ok(live_run::print_refusal(&args.file, &why)),
+        Err(SweepError::Failed(error)) => return Err(error),
     };
     let points: Vec<show::Point> = (0..points)
         .map(|point| show::Point {
@@ -426,8 +484,9 @@ fn sweep(grid: &Grid<'_>) -> anyhow::Result<Exit> {
         write(path, show::csv(&grid.axes, &points))?;
     }
     if let Some(path) = &args.svg {
+        let how = if args.execute { "executed" } else { "simulated" };
         let title =
-            format!("{}, simulated", args.file.file_name().unwrap_or_default().to_string_lossy());
+            format!("{}, {how}", args.file.file_name().unwrap_or_default().to_string_lossy());
         let svg =
             show::svg(&grid.axes, &points, args.show, &title).context("an axis of numbers")?;
         write(path, svg)?;

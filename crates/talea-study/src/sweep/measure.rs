@@ -1,8 +1,12 @@
-//! Measurement of one simulated run.
+//! Measurement of one run, simulated or on real threads.
 
+use crate::live_run::{
+    self, CpuAssignment, LoadEstimate, NotExecutable, PriorityUse, RunSetup, WorkMode,
+};
 use std::collections::BTreeMap;
-use talea_core::engine::{NodeId, NodeSpec, TaskId};
+use talea_core::engine::{Engine, NodeId, NodeSpec, TaskId};
 use talea_core::{Span, Time};
+use talea_exec::replay::replay_to_sink;
 use talea_sim::rng::root_seed;
 use talea_sim::{Completion, Counters, Simulation, Sink};
 use talea_system::{Root, System};
@@ -18,12 +22,34 @@ pub struct RunMeasurement {
     pub refused: u64,
     /// The largest response time in thousandths of its task's deadline, rounded up.
     pub response: u64,
+    /// Overheads of a real run.
+    pub overheads: Option<MeasuredOverheads>,
+}
+
+/// Overheads of a real run over all roots, in millionths of the time of their CPUs (SF3P section
+/// VII).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MeasuredOverheads {
+    /// CPU time of the dispatchers, and of the workers outside of their jobs.
+    pub scheduler_ppm: u64,
+    /// Time in which a job had its CPU and made no progress: switches, interrupts, stalls.
+    pub other_ppm: u64,
 }
 
 impl RunMeasurement {
     /// Whether every job met its deadline.
     pub fn is_clean(&self) -> bool {
         self.late == 0 && self.refused == 0
+    }
+
+    /// Adds the jobs of one root until `end`.
+    fn add(&mut self, counters: &Counters, largest: &MaxResponse, engine: &Engine, end: Time) {
+        for (task, counted) in counters.tasks.iter().enumerate() {
+            self.jobs += counted.arrived;
+            self.refused += counted.refused;
+            self.late += counted.late + u64::from(engine.overdue(TaskId(task as u32), end));
+        }
+        self.response = self.response.max(largest.thousandths);
     }
 
     /// Returns the percentage of late and refused jobs.
@@ -90,12 +116,61 @@ pub fn run(system: &System, duration: Span, seed: u64) -> Result<RunMeasurement,
         let mut sinks = (Counters::new(root.tasks.len()), largest);
         let end = Time::ZERO + duration;
         world.run(end, &mut sinks);
-        for (task, counted) in sinks.0.tasks.iter().enumerate() {
-            seen.jobs += counted.arrived;
-            seen.refused += counted.refused;
-            seen.late += counted.late + u64::from(world.engine().overdue(TaskId(task as u32), end));
-        }
-        seen.response = seen.response.max(sinks.1.thousandths);
+        seen.add(&sinks.0, &sinks.1, world.engine(), end);
     }
     Ok(seen)
+}
+
+/// Executes a system on real threads, with the jobs of [`run`], and measures it as a simulation.
+///
+/// # Errors
+/// The outer error is a failure. The inner error says that the system cannot be executed here.
+pub fn execute(
+    system: &System,
+    duration: Span,
+    seed: u64,
+    places: &CpuAssignment,
+    estimates: &[LoadEstimate],
+) -> anyhow::Result<Result<RunMeasurement, NotExecutable>> {
+    let setup = RunSetup {
+        system,
+        duration,
+        seed,
+        places,
+        accounts: &Vec::new(),
+        work_mode: WorkMode::Budget,
+        rights: PriorityUse::Required,
+        mechanism: talea_exec::RequestedMechanism::Engine,
+        switches: false,
+        estimates,
+        begin: None,
+        bodies: &|_| None,
+    };
+    let measured = match live_run::run(&setup)? {
+        Ok(measured) => measured,
+        Err(why) => return Ok(Err(why)),
+    };
+    anyhow::ensure!(!measured.interrupted, "interrupted");
+    let mut seen = RunMeasurement::default();
+    let (mut scheduler, mut other, mut whole) = (0, 0, 0);
+    for (root, real) in system.roots.iter().zip(&measured.report.roots) {
+        anyhow::ensure!(
+            real.lost == 0,
+            "the record of the run is too long: use a shorter duration"
+        );
+        let mut engine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
+        let nodes: Vec<NodeId> =
+            (0..root.tasks.len()).map(|task| engine.node_of(TaskId(task as u32))).collect();
+        let largest = MaxResponse { deadlines: deadlines(root, &nodes), thousandths: 0 };
+        let mut sinks = (Counters::new(root.tasks.len()), largest);
+        replay_to_sink(&mut engine, &real.record, &mut sinks, |_, _, _| {})
+            .map_err(live_run::replay_error)?;
+        seen.add(&sinks.0, &sinks.1, &engine, Time::ZERO + measured.report.length);
+        scheduler += real.scheduling().as_ns();
+        other += real.total_lost_time().as_ns();
+        whole += measured.report.length.as_ns() * u64::from(root.tree.cpus);
+    }
+    let ppm = |ns: u64| (u128::from(ns) * 1_000_000 / u128::from(whole.max(1))) as u64;
+    let overheads = MeasuredOverheads { scheduler_ppm: ppm(scheduler), other_ppm: ppm(other) };
+    Ok(Ok(RunMeasurement { overheads: Some(overheads), ..seen }))
 }

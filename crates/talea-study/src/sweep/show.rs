@@ -1,7 +1,7 @@
 //! Presentation of a grid: a table of points, a table of runs, JSON, and a plot.
 
 use super::axis::Axis;
-use super::measure::RunMeasurement;
+use super::measure::{MeasuredOverheads, RunMeasurement};
 use crate::output::Table;
 use crate::plot::{Figure, Panel, Series};
 use serde::Serialize;
@@ -25,6 +25,12 @@ pub struct Sums {
     late_percent: f64,
     /// The largest response time of all runs, in thousandths of its deadline.
     response_max_thousandths: u64,
+    /// Scheduler overhead of real runs, as the mean over the runs, in percent of the CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scheduler_percent: Option<f64>,
+    /// Non-scheduler overhead, in the same form.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other_percent: Option<f64>,
 }
 
 #[allow(clippy::cast_precision_loss, reason = "shown")]
@@ -32,7 +38,13 @@ impl Point {
     fn sums(&self) -> Sums {
         let count = self.runs.len().max(1) as f64;
         let seen = || self.runs.iter().map(|(_, _, seen)| seen);
+        let mean = |of: fn(MeasuredOverheads) -> u64| {
+            let ppm: Option<Vec<u64>> = seen().map(|seen| seen.overheads.map(of)).collect();
+            ppm.map(|ppm| ppm.iter().sum::<u64>() as f64 / count / 10_000.0)
+        };
         Sums {
+            scheduler_percent: mean(|of| of.scheduler_ppm),
+            other_percent: mean(|of| of.other_ppm),
             runs: self.runs.len(),
             clean_percent: 100.0 * seen().filter(|seen| seen.is_clean()).count() as f64 / count,
             late_percent: seen().map(RunMeasurement::late_percent).sum::<f64>() / count,
@@ -76,6 +88,9 @@ pub fn table(axes: &[Axis], points: &[Point]) -> String {
     let names: Vec<String> = axes.iter().map(|axis| axis.name().to_owned()).collect();
     let mut headings: Vec<&str> = names.iter().map(String::as_str).collect();
     headings.extend([">runs", ">clean %", ">late %", ">response/deadline"]);
+    if is_executed(points) {
+        headings.extend([">scheduler %", ">other %"]);
+    }
     let mut table = Table::of(&headings);
     for point in points {
         let sums = point.sums();
@@ -85,9 +100,17 @@ pub fn table(axes: &[Axis], points: &[Point]) -> String {
         row.push(format!("{:.3}", sums.late_percent));
         let response = sums.response_max_thousandths;
         row.push(format!("{}.{:03}", response / 1_000, response % 1_000));
+        let overheads = [sums.scheduler_percent, sums.other_percent].into_iter().flatten();
+        row.extend(overheads.map(|percent| format!("{percent:.3}")));
         table.row(row);
     }
     table.render()
+}
+
+/// Whether the points are of real runs.
+fn is_executed(points: &[Point]) -> bool {
+    let mut runs = points.iter().flat_map(|point| &point.runs);
+    runs.any(|(_, _, seen)| seen.overheads.is_some())
 }
 
 /// Returns the runs as CSV, one per line.
@@ -96,11 +119,17 @@ pub fn csv(axes: &[Axis], points: &[Point]) -> String {
     for axis in axes {
         let _ = write!(out, "{},", cell(axis.name()));
     }
-    out.push_str("seed,set,jobs,late,refused,response_max_thousandths\n");
+    out.push_str("seed,set,jobs,late,refused,response_max_thousandths");
+    out.push_str(if is_executed(points) { ",scheduler_ppm,other_ppm\n" } else { "\n" });
     for point in points {
         let values: String = point.values.iter().map(|value| cell(value) + ",").collect();
-        for (seed, set, RunMeasurement { jobs, late, refused, response }) in &point.runs {
-            let _ = writeln!(out, "{values}{seed},{set},{jobs},{late},{refused},{response}");
+        for (seed, set, seen) in &point.runs {
+            let RunMeasurement { jobs, late, refused, response, overheads } = seen;
+            let _ = write!(out, "{values}{seed},{set},{jobs},{late},{refused},{response}");
+            if let Some(MeasuredOverheads { scheduler_ppm, other_ppm }) = overheads {
+                let _ = write!(out, ",{scheduler_ppm},{other_ppm}");
+            }
+            out.push('\n');
         }
     }
     out
@@ -212,7 +241,8 @@ mod tests {
             Axis::of(AxisTarget::Policy, "edf,rm").expect("a list"),
             Axis::of(AxisTarget::Utilization, "0.5,1").expect("a list"),
         ];
-        let seen = |late| RunMeasurement { jobs: 200, late, refused: 0, response: 1_500 };
+        let seen =
+            |late| RunMeasurement { jobs: 200, late, refused: 0, response: 1_500, overheads: None };
         let point = |policy: &str, u: &str, late| Point {
             values: vec![policy.to_owned(), u.to_owned()],
             runs: vec![(1, 0, RunMeasurement { response: 1, ..seen(0) }), (2, 0, seen(late))],
