@@ -11,6 +11,7 @@
 
 pub mod agent;
 pub mod bench;
+pub mod conclusive;
 pub mod config;
 pub mod crowd;
 pub mod daemon;
@@ -19,6 +20,7 @@ pub mod lines;
 
 pub use agent::{Agent, Client};
 pub use bench::{Bench, eventually};
+pub use conclusive::Runs;
 pub use daemon::Daemon;
 
 /// User that exists on no machine.

@@ -7,6 +7,7 @@
 mod rows;
 
 use crate::shell;
+use crate::test::conclusive;
 use anyhow::{Result, ensure};
 use lexopt::Parser;
 use rows::{CLAIMS, DEFECTS, L3C, Need, Row, SF3P, YASMIN};
@@ -63,6 +64,7 @@ type Index = BTreeMap<String, RowTests>;
 
 fn scan() -> Result<Index> {
     let mut index = Index::new();
+    let counts = conclusive::read();
     let files = crate::files::rust_files()?;
     // The tests of this module name rows that they do not test.
     for path in files.iter().filter(|path| !path.starts_with("xtask/src/coverage")) {
@@ -74,7 +76,10 @@ fn scan() -> Result<Index> {
             for row in rows_of(name) {
                 let found = index.entry(row).or_default();
                 let list = if pure { &mut found.sim } else { &mut found.vm };
-                list.push(format!("{package}: `{name}`{more}"));
+                let runs = counts.get(name).map(|count| {
+                    format!(" ({} of {} runs conclusive)", count.conclusive, count.tries)
+                });
+                list.push(format!("{package}: `{name}`{more}{}", runs.unwrap_or_default()));
             }
         }
     }
@@ -120,7 +125,7 @@ fn test_name(line: &str) -> Option<&str> {
 
 /// Returns the rows in a name: `r2_r6_every_call` has `r2` and `r6`, `retif_s1_threads` has
 /// `retif_s1`, and `retif_m3_m4_…` has `retif_m3` and `retif_m4`.
-fn rows_of(name: &str) -> Vec<String> {
+pub(crate) fn rows_of(name: &str) -> Vec<String> {
     let mut words = name.split('_').peekable();
     let mut rows = Vec::new();
     while let Some(word) = words.next() {
@@ -192,7 +197,11 @@ fn page(index: &Index) -> String {
          Of ReTiF's rows, *Sim* leaves out what only processes and the kernel decide, and *VM* what \
          pure code decides.\n\
          Live tests of the papers on scheduling are listed, and not counted.\n\
-         *More under soak*: `cargo xtask test` runs some cases of the test, `cargo xtask soak` all.\n",
+         *More under soak*: `cargo xtask test` runs some cases of the test, `cargo xtask soak` all.\n\
+         *N of M runs conclusive*: the test repeats runs that CPU stalls make inconclusive, and fails \
+         below its minimum of conclusive runs; the last `cargo xtask test` made M runs, of which N \
+         were conclusive.\n\
+         No other test accepts an inconclusive run: each pass is a conclusive run.\n",
     );
     for (title, rows) in TABLES {
         let _ =

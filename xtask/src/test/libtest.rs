@@ -17,6 +17,7 @@
 //! libtest counts a test that has skipped itself with `skipped: needs ...` as passed. This module
 //! counts such a test as skipped. Doc tests print one such output per crate.
 
+use super::conclusive::{self, Count, Counts};
 use super::excerpt;
 use anyhow::{Result, anyhow, ensure};
 use std::process::ExitStatus;
@@ -40,6 +41,8 @@ pub(crate) struct Results {
     /// Reasons of the tests that have skipped themselves, in order.
     pub(super) skips: Vec<String>,
     pub(super) failures: Vec<Failure>,
+    /// Conclusive runs of the tests that count them.
+    pub(super) conclusive: Counts,
     /// Summaries by libtest, for programs with at least one test.
     pub(super) summaries: Vec<String>,
     has_result: bool,
@@ -70,7 +73,12 @@ pub(super) fn results(title: &str, end: Result<Option<ExitStatus>>, output: &[St
 pub(super) fn parse(output: &[String]) -> Results {
     let mut results = Results::default();
     let mut part = Part::Progress;
+    let mut test = None;
     for line in output {
+        test = header(line).or(test);
+        if let (Some(test), Some(count)) = (test, Count::read(line)) {
+            conclusive::add(&mut results.conclusive, test, count);
+        }
         if let Some(name) =
             line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"))
         {
@@ -114,8 +122,7 @@ impl Results {
 
     /// Adds a line about the failures of the program, and returns the part of the next line.
     fn failure_line(&mut self, line: &str, part: Part) -> Part {
-        let header = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
-        match (header, part) {
+        match (header(line), part) {
             (Some(name), _) => return Part::Outputs(Some(self.failure(name))),
             (None, Part::Outputs(Some(test))) => self.failures[test].output.push(line.to_owned()),
             (None, Part::Names) => {
@@ -135,6 +142,11 @@ impl Results {
             self.failures.len() - 1
         })
     }
+}
+
+/// Returns the test whose output begins after a line.
+fn header(line: &str) -> Option<&str> {
+    line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
 }
 
 /// Returns the number before `word`; 0 if there is none.
@@ -161,6 +173,8 @@ successes:
 
 ---- fine stdout ----
 thread 'fine' panicked at and was caught
+conclusive: 1 of 2, at least 1
+conclusive: 2 of 2, at least 1
 
 successes:
     fine
@@ -200,6 +214,8 @@ test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 4 filtered out;
         let results = results("p test it", Ok(Some(exit(101))), &lines(OUTPUT));
         assert_eq!((results.passed, results.failed, results.ignored), (12, 3, 1));
         assert_eq!(results.skips, ["needs root"]);
+        let fine = Count { conclusive: 3, tries: 4, minimum: 2 };
+        assert_eq!(results.conclusive, Counts::from([("fine".to_owned(), fine)]));
         let names: Vec<_> = results.failures.iter().map(|failure| failure.name.as_str()).collect();
         assert_eq!(names, ["r1_one", "r2_two", "r3_silent"]);
         let has = |failure: usize, line: &str| {

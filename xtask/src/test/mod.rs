@@ -19,6 +19,7 @@
 //! A server keeps only the end of a log. For this reason [`report`] repeats at the end every failed
 //! test with its panic, every failed step with its output, and the load of the machine.
 
+pub(crate) mod conclusive;
 mod excerpt;
 mod libtest;
 mod machine;
@@ -63,6 +64,9 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     queue::run(steps::ALL.iter().filter(is_selected).map(queue::Job::step).collect(), &report);
     let report = shell::lock(&report);
     print!("{}", report.summary());
+    if selected.is_empty() {
+        report.keep_conclusive()?;
+    }
     Ok(if report.is_green() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

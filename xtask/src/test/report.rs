@@ -1,6 +1,7 @@
 //! Sum of all results, and the last lines of a run.
 
 use super::Verdict;
+use super::conclusive::{self, Counts};
 use super::excerpt;
 use super::libtest::{Failure, Results};
 use super::machine::{self, Reading};
@@ -25,6 +26,7 @@ pub(crate) struct Report {
     skips: Vec<String>,
     /// libtest's summaries, each with the title of the program.
     summaries: Vec<String>,
+    conclusive: Counts,
     start: Reading,
 }
 
@@ -38,6 +40,7 @@ impl Report {
             failures: Vec::new(),
             skips: Vec::new(),
             summaries: Vec::new(),
+            conclusive: Counts::new(),
             start: Reading::now(),
         }
     }
@@ -56,6 +59,9 @@ impl Report {
         self.failed += results.failed;
         self.skipped += results.ignored + skipped;
         results.skips.iter().for_each(|reason| self.skip(reason));
+        for (test, &count) in &results.conclusive {
+            conclusive::add(&mut self.conclusive, test, count);
+        }
         let summaries = results.summaries.iter();
         self.summaries.extend(summaries.map(|summary| format!("{title}: {summary}")));
         if results.failures.is_empty() {
@@ -108,6 +114,9 @@ impl Report {
         } else {
             self.write_failures(&mut text);
         }
+        if !self.conclusive.is_empty() {
+            let _ = writeln!(text, "conclusive runs: {}", conclusive::by_row(&self.conclusive));
+        }
         let _ = writeln!(text, "on {}; {}", machine::name(), self.start.until_now());
         let Report { passed, failed, skipped, .. } = self;
         let _ = writeln!(text, "{passed} passed, {failed} failed, {skipped} skipped");
@@ -131,6 +140,11 @@ impl Report {
         };
         // Some servers keep only the last lines: this one has all names.
         let _ = writeln!(text, "all failures: {}{more}", names.join(", "));
+    }
+
+    /// Keeps the counts of conclusive runs for `cargo xtask coverage`.
+    pub(super) fn keep_conclusive(&self) -> anyhow::Result<()> {
+        conclusive::write(&self.conclusive)
     }
 
     /// Whether nothing has failed.

@@ -1,10 +1,11 @@
 //! `talea compare` on random systems: trees of policies and servers, on real threads against their
 //! model.
 
-use crate::harness::{Scratch, run};
+use crate::compare::compared_once;
+use crate::harness::Scratch;
 use crate::soak;
 use std::fmt::Write;
-use talea_kernel_tests::{Bench, needs_root};
+use talea_kernel_tests::{Bench, Runs, needs_root};
 use talea_sim::rng::Rng;
 
 fn one_of<'a>(rng: &mut Rng, all: &[&'a str]) -> &'a str {
@@ -87,29 +88,27 @@ fn system(rng: &mut Rng) -> String {
     text
 }
 
-/// Whether the threads agree with the model of system `number`, in one of `tries` runs; no run may
-/// contradict it.
-fn agrees(scratch: &Scratch, number: u64, tries: u64) -> bool {
-    let text = system(&mut Rng::for_part(18, soak::seed(number)));
-    scratch.file("random.toml", &text);
-    (0..tries).any(|_| {
-        let ended = run(scratch, &["compare", "random.toml"]);
-        let (code, out, err) = (ended.code, &ended.out, &ended.err);
-        assert!(matches!(code, Some(0 | 6)), "{number}: {code:?}\n{text}\n{out}{err}");
-        code == Some(0)
-    })
-}
-
-/// Checks the systems of `numbers`: in a soak test all must agree, otherwise some, because CPU
-/// stalls may make runs inconclusive.
+/// Checks the systems of `numbers`, each in up to `tries` runs. No run may contradict the model. In a
+/// soak test all systems must have a conclusive run, otherwise two in five, because CPU stalls may
+/// make runs inconclusive.
 fn agree(numbers: std::ops::Range<u64>) {
     let scratch = Scratch::new();
     let tries = soak::many(3, 40);
-    let doubtful: Vec<u64> =
-        numbers.clone().filter(|&number| !agrees(&scratch, number, tries)).collect();
-    println!("{} of {numbers:?} had no conclusive run: {doubtful:?}", doubtful.len());
-    let enough = soak::many(numbers.end - numbers.start - 1, 0);
-    assert!(doubtful.len() as u64 <= enough, "too few say anything: {doubtful:?}");
+    let all = numbers.end - numbers.start;
+    let mut runs = Runs::at_least(soak::many(2 * all / 5, all) as u32);
+    for number in numbers {
+        let text = system(&mut Rng::for_part(18, soak::seed(number)));
+        println!("system {number}");
+        scratch.file("random.toml", &text);
+        let mut is_conclusive = || {
+            let ended = compared_once(&scratch, &["random.toml"]);
+            runs.add(ended.is_some());
+            ended.is_some()
+        };
+        if !(0..tries).any(|_| is_conclusive()) {
+            println!("system {number} is inconclusive");
+        }
+    }
 }
 
 #[test]

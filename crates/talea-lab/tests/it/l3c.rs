@@ -1,17 +1,21 @@
-//! L3C's experiments on real threads, in their short form: the claims are the lab's own, and a
-//! machine that disturbs too much makes it inconclusive, not green.
+//! L3C's experiments on real threads, in their short form. The claims are the lab's own; CPU stalls
+//! make a run inconclusive, and the test repeats it.
 
 use crate::harness::{Scratch, run};
 use serde_json::Value;
-use talea_kernel_tests::{Bench, kernel, needs, needs_root};
+use talea_kernel_tests::{Bench, Runs, kernel, needs, needs_root};
 
-/// Runs `talea-lab l3c FIGURE --live` and returns the claims with their rows, or nothing if the
-/// machine cannot run it.
+/// Runs `talea-lab l3c FIGURE --live` until the claims hold, and returns them with their rows, or
+/// `None` if the machine cannot run it.
 fn lived(figure: &str, file: &str, plots: &[&str], rows: &[&str]) -> Option<Value> {
     let scratch = Scratch::new();
-    let ended = run(&scratch, &["l3c", figure, "--live", "--quick", "--out", "."]);
-    println!("{}{}", ended.out, ended.err);
-    // Where programs can't be tasks there is nothing to be measured.
+    let conclusive = Runs::at_least(1).repeat(|| {
+        let ended = run(&scratch, &["l3c", figure, "--live", "--quick", "--out", "."]);
+        println!("{}{}", ended.out, ended.err);
+        (ended.code != Some(6)).then_some(ended)
+    });
+    let ended = conclusive.expect("one conclusive run");
+    // Without programs as tasks the lab measures nothing.
     if ended.code == Some(3) {
         return None;
     }
@@ -20,13 +24,7 @@ fn lived(figure: &str, file: &str, plots: &[&str], rows: &[&str]) -> Option<Valu
     )
     .expect("JSON");
     let verdict = answer["verdict"].as_str().expect("a verdict");
-    assert!(
-        matches!((ended.code, verdict), (Some(0), "holds") | (Some(6), "inconclusive")),
-        "{:?}: {}{}",
-        ended.code,
-        ended.out,
-        ended.err
-    );
+    assert_eq!((ended.code, verdict), (Some(0), "holds"), "{}{}", ended.out, ended.err);
     for column in ["PAPER", "BOUND", "SIMULATED", "MEASURED"] {
         assert!(
             ended.out.lines().next().is_some_and(|head| head.contains(column)),
@@ -75,7 +73,7 @@ fn l14_figure_5_latency_on_real_threads_is_linear_in_the_slot_and_short_slots_co
         // next slot.
         let slot = ns(&row["slot_ms"]) * 1_000_000;
         assert!(ns(&row["measured_median_ns"]) >= 600_000, "{row}");
-        assert!(answer["verdict"] != "holds" || ns(&row["measured_max_ns"]) >= slot, "{row}");
+        assert!(ns(&row["measured_max_ns"]) >= slot, "{row}");
     }
 }
 

@@ -8,7 +8,7 @@ use crate::timed::{Device, Timed};
 use crate::verdict::{Shown, is_so};
 use std::time::Duration;
 use talea_core::Span;
-use talea_kernel_tests::{Bench, kernel, needs, needs_root};
+use talea_kernel_tests::{Bench, Runs, kernel, needs, needs_root};
 use talea_runtime::{Config, Priorities, Task, TaskId};
 use talea_sim::Completion;
 
@@ -33,7 +33,7 @@ fn responds(
     within: Duration,
     make: impl Fn() -> (Timed, Vec<Member>),
 ) {
-    is_so(what, || {
+    is_so(&mut Runs::at_least(1), what, || {
         let (timed, members) = make();
         let length = PERIOD * ROUNDS;
         let simulated = timed.simulated(length);
@@ -158,7 +158,7 @@ fn y3_with_a_deadline_beyond_the_period_two_jobs_are_pending_and_none_is_late_on
     const LENGTH: Duration = Duration::from_millis(900);
     needs_root!();
     let _bench = Bench::new("runtime_arbitrary");
-    is_so("an arbitrary deadline", || {
+    is_so(&mut Runs::at_least(1), "an arbitrary deadline", || {
         let config = Config { cpus: cpus(1), priorities: Priorities::User, ..Config::default() };
         let mut timed = Timed::new(config);
         timed.computing(Task::periodic("high", 100 * MS).priority(2), 40 * MS);

@@ -4,7 +4,7 @@ use crate::timed::{Timed, compute};
 use crate::verdict::{Shown, is_so};
 use crate::{MS, one_of_some};
 use std::time::Duration;
-use talea_kernel_tests::{Bench, kernel, needs, needs_root};
+use talea_kernel_tests::{Bench, Runs, kernel, needs, needs_root};
 use talea_runtime::{Config, Task, WaitMode};
 
 const HYPERPERIOD: Duration = Duration::from_millis(20);
@@ -51,7 +51,7 @@ fn y11_jobs_of_a_table_from_a_file_start_on_time_for_a_thousand_hyperperiods() {
     needs!("two CPUs", cpus.len() == 2);
     let is_soak = std::env::var_os("TALEA_SOAK").is_some();
     let rounds = if is_soak { 1_000 } else { 40 };
-    is_so("starts by a table", || {
+    is_so(&mut Runs::at_least(1), "starts by a table", || {
         // One lock per attempt: seven of a thousand rounds take longer than a test may lock the
         // system.
         let bench = Bench::new("runtime_starts");

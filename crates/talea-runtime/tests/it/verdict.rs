@@ -2,11 +2,13 @@
 //!
 //! Model: each attempt excludes the jobs that a stall affected, and states whether enough is left.
 //! If so, a success ends the test; a failure may have an undetected cause, but not in five attempts
-//! of seven. An attempt with too little left is inconclusive. An inconclusive test prints this
-//! result. The test fails where all tests are required and no attempt had a stall, because then
-//! stalls are not the reason.
+//! of seven. An attempt with too little left is inconclusive, and so are seven attempts without a
+//! success or five failures. They are one of the runs that the test counts ([`Runs`]). The test
+//! fails where all tests are required and no attempt had a stall, because then stalls are not the
+//! reason.
 
 use std::fmt::Write;
+use talea_kernel_tests::Runs;
 
 /// Number of attempts.
 const TRIES: usize = 7;
@@ -55,24 +57,26 @@ fn judge(mut tries: impl FnMut() -> Shown, seen: &mut String) -> Verdict {
     Verdict::Open { was_disturbed }
 }
 
-/// Whether a few attempts succeed; false if the test is inconclusive. Panics after five conclusive
-/// failures.
-pub(crate) fn is_so(what: &str, tries: impl FnMut() -> Shown) -> bool {
-    let mut seen = String::new();
-    match judge(tries, &mut seen) {
-        Verdict::Right => return true,
-        Verdict::Wrong => panic!("{what}:\n{seen}"),
-        Verdict::Open { was_disturbed } => {
-            let is_required =
-                std::env::var_os("TALEA_KERNEL_TESTS").is_some_and(|v| v == "required");
-            assert!(
-                was_disturbed || !is_required,
-                "{what}: on a calm machine too little to go by:\n{seen}"
-            );
+/// Repeats attempts until a few succeed, as one of the runs of a test. Panics after five conclusive
+/// failures of seven.
+pub(crate) fn is_so(runs: &mut Runs, what: &str, mut tries: impl FnMut() -> Shown) {
+    runs.repeat(|| {
+        let mut seen = String::new();
+        match judge(&mut tries, &mut seen) {
+            Verdict::Right => return Some(()),
+            Verdict::Wrong => panic!("{what}:\n{seen}"),
+            Verdict::Open { was_disturbed } => {
+                let is_required =
+                    std::env::var_os("TALEA_KERNEL_TESTS").is_some_and(|v| v == "required");
+                assert!(
+                    was_disturbed || !is_required,
+                    "{what}: inconclusive without a stall:\n{seen}"
+                );
+            }
         }
-    }
-    eprintln!("INCONCLUSIVE, nothing is known of this: {what}:\n{seen}");
-    false
+        println!("{what}: inconclusive:\n{seen}");
+        None
+    });
 }
 
 /// Returns the verdict of these attempts: success, failure or nothing (too little), and whether

@@ -6,7 +6,7 @@ use super::scene::two_cpus;
 use talea_core::Time;
 use talea_core::engine::{Event, TaskId};
 use talea_exec::{Load, Options, RecordKind, Report, RootPlan, TaskPlan, execute, work};
-use talea_kernel_tests::{Bench, kernel, needs, needs_root};
+use talea_kernel_tests::{Bench, Runs, kernel, needs, needs_root};
 use talea_os::cgroup;
 use talea_os::cgroup::rt_group;
 use talea_system as system;
@@ -35,25 +35,19 @@ fn run(text: &str) -> Report {
     execute(vec![plan], &Options::new(system.duration)).expect("a run")
 }
 
-/// Runs the system until a run has at most a hundredth of its time in stalls. After some attempts,
-/// returns the report with the shortest stalls.
+/// Runs the system until a run has at most a hundredth of its time in stalls, or, after three runs,
+/// a twentieth.
 fn run_undisturbed(text: &str) -> Report {
-    let stalled =
-        |report: &Report| report.stalls.iter().map(|stall| stall.length().as_ns()).sum::<u64>();
-    let mut best: Option<Report> = None;
-    for _ in 0..3 {
+    let mut tries = 0;
+    let conclusive = Runs::at_least(1).repeat(|| {
         let report = run(text);
-        let is_conclusive = stalled(&report) * 100 <= report.length.as_ns();
-        if best.as_ref().is_none_or(|best| stalled(&report) < stalled(best)) {
-            best = Some(report);
-        }
-        if is_conclusive {
-            break;
-        }
-    }
-    let report = best.expect("some attempt");
-    println!("stalled for {} of {}", stalled(&report), report.length);
-    report
+        tries += 1;
+        let stalled: u64 = report.stalls.iter().map(|stall| stall.length().as_ns()).sum();
+        println!("stalled for {stalled} ns of {}", report.length);
+        let part = if tries > 3 { 20 } else { 100 };
+        (stalled * part <= report.length.as_ns()).then_some(report)
+    });
+    conclusive.expect("one conclusive run")
 }
 
 /// CPU time of a task in thousandths of the run.

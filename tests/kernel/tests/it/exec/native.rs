@@ -18,7 +18,7 @@ use talea_exec::{
     Arrivals, Failure, Load, MechanismKind, Options, Report, RequestedMechanism, RootPlan,
     TaskPlan, execute, work,
 };
-use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root};
+use talea_kernel_tests::{Bench, Runs, eventually, kernel, needs, needs_root};
 use talea_os::partition::{self, CgroupV1};
 use talea_os::sysinfo::{Hierarchy, SystemInfo};
 use talea_os::{Tid, sched};
@@ -108,7 +108,8 @@ fn fixed_priorities_are_kept_by_linux_alone_without_interference() {
     // Half of the completions, which include each task and preempted jobs, are enough if no run is
     // undisturbed from end to end.
     let least = order.len() / 2;
-    let (begun, mut most) = (Instant::now(), 0);
+    let (begun, mut runs) = (Instant::now(), Runs::at_least(1));
+    let mut is_known = false;
     loop {
         let report = run(&tree, &workload, two_cpus()[1], duration).expect("a run");
         let root = &report.roots[0];
@@ -149,17 +150,13 @@ fn fixed_priorities_are_kept_by_linux_alone_without_interference() {
                 wrong.iter().map(talea_exec::ExecInterval::length).max().unwrap_or(Span::ZERO);
             assert!(longest.as_ns() <= TOLERANCE, "{wrong:?}");
         }
-        if calm == Time::ZERO + duration {
-            assert_eq!(sequence, order);
-            break;
-        }
-        most = most.max(sequence.len());
-        if begun.elapsed() > PATIENCE {
-            assert!(
-                most >= least,
-                "inconclusive: each run was disturbed, now by {:?}",
-                report.stalls
-            );
+        let is_calm = calm == Time::ZERO + duration;
+        assert!(!is_calm || sequence == order, "{sequence:?}, not {order:?}");
+        let is_conclusive = sequence.len() >= least;
+        runs.add(is_conclusive);
+        is_known |= is_conclusive;
+        let patience = if is_known { PATIENCE } else { 5 * PATIENCE };
+        if is_calm || begun.elapsed() > patience {
             break;
         }
     }
@@ -510,7 +507,7 @@ fn s7_a_job_that_is_due_before_its_period_is_over_has_its_budget_when_it_comes()
     // Throttled at their first wake all of them were late, each by nearly a period. A stall below
     // the detection limit may throttle a single job, because budgets are equal to costs.
     assert!(seen.late * 8 <= seen.jobs, "{seen:?}");
-    assert!(seen.jobs > 20 && seen.excluded * 2 < seen.jobs, "inconclusive: {seen:?}");
+    Runs::at_least(1).add(seen.jobs > 20 && seen.excluded * 2 < seen.jobs);
     apart.close();
     assert_eq!(left_behind(), Vec::<String>::new());
 }
@@ -529,6 +526,7 @@ fn s7_reservations_of_the_kernel_miss_nothing_at_88_hundredths() {
     let (duration, most) = if is_soak { (ms(3_000), 50) } else { (ms(400), 12) };
     let mut rng = Rng::new(7);
     let (mut jobs, mut excluded, mut late) = (0, 0, 0);
+    let mut runs = Runs::at_least(20);
     for number in 0..30 {
         let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::Edf));
         let mut workload = Workload::default();
@@ -547,6 +545,7 @@ fn s7_reservations_of_the_kernel_miss_nothing_at_88_hundredths() {
             judged(&report, &costs, Time::ZERO + duration)
         });
         let seen = calmest(tries, |seen| println!("set {number}: {seen:?}"));
+        runs.add(seen.excluded * 20 <= seen.jobs);
         jobs += seen.jobs;
         excluded += seen.excluded;
         late += seen.late;
@@ -554,10 +553,6 @@ fn s7_reservations_of_the_kernel_miss_nothing_at_88_hundredths() {
     println!("{jobs} jobs, {late} late, {excluded} late by stalls");
     assert!(jobs > 300, "{jobs}");
     assert_eq!(late, 0, "of {jobs} jobs, {excluded} others late by stalls");
-    assert!(
-        excluded * 20 <= jobs,
-        "inconclusive: stalls have excluded {excluded} late jobs of {jobs}"
-    );
     apart.close();
     assert_eq!(left_behind(), Vec::<String>::new());
 }
