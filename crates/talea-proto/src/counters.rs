@@ -6,7 +6,7 @@
 /// Number of reasons for a refusal: every [`Code`](crate::Code) is at most this number.
 pub const CODES: usize = 32;
 
-/// Upper bounds of all buckets but the last one of [`Counters::request_times`], in nanoseconds.
+/// Upper bounds of all counts but the last one of [`RequestTimes`], in nanoseconds.
 pub const TIME_BOUNDS_NS: [u64; 11] = [
     10_000,
     25_000,
@@ -53,24 +53,33 @@ pub struct Counters {
     pub nice_changes: u64,
     /// `refusals[c]`: requests that were refused with the code of this number.
     pub refusals: [u64; CODES],
-    /// `request_times[i]`: requests that were answered within `TIME_BOUNDS_NS[i]` and not within
-    /// the bound before; the last one has the rest. The time of a request begins when it has been
-    /// received and its connection has no earlier request without an answer.
-    pub request_times: [u64; TIME_BOUNDS_NS.len() + 1],
-    /// Sum of the times of all requests, in nanoseconds.
-    pub request_time_ns: u64,
+    /// Times of requests.
+    pub request_times: RequestTimes,
+}
+
+/// Times of requests. The time of a request begins when it has been received and its connection has
+/// no earlier request without an answer. It ends with the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestTimes {
+    /// `counts[i]`: requests that took at most `TIME_BOUNDS_NS[i]`, and more than the bound before;
+    /// the last one has the rest.
+    pub counts: [u64; TIME_BOUNDS_NS.len() + 1],
+    /// Sum of the times, in nanoseconds.
+    pub sum_ns: u64,
+}
+
+impl RequestTimes {
+    /// Counts a request.
+    pub fn add(&mut self, ns: u64) {
+        let bucket = TIME_BOUNDS_NS.partition_point(|&bound| bound < ns);
+        self.counts[bucket] += 1;
+        self.sum_ns = self.sum_ns.saturating_add(ns);
+    }
 }
 
 impl Counters {
     /// Number of counts.
     pub(crate) const LEN: usize = 13 + CODES + TIME_BOUNDS_NS.len() + 1 + 1;
-
-    /// Counts the time of a request.
-    pub fn add_request_time(&mut self, ns: u64) {
-        let bucket = TIME_BOUNDS_NS.partition_point(|&bound| bound < ns);
-        self.request_times[bucket] += 1;
-        self.request_time_ns = self.request_time_ns.saturating_add(ns);
-    }
 
     /// Returns all counts, in the order of the wire.
     pub(crate) fn to_words(self) -> [u64; Counters::LEN] {
@@ -109,8 +118,8 @@ impl Counters {
         ]
         .into_iter()
         .chain(&mut self.refusals)
-        .chain(&mut self.request_times)
-        .chain([&mut self.request_time_ns])
+        .chain(&mut self.request_times.counts)
+        .chain([&mut self.request_times.sum_ns])
     }
 }
 
@@ -125,11 +134,11 @@ mod tests {
 
     #[test]
     fn a_time_at_a_bound_belongs_to_its_bucket() {
-        let mut counters = Counters::default();
+        let mut times = RequestTimes::default();
         for ns in [0, 10_000, 10_001, 100_000_000, 100_000_001, u64::MAX] {
-            counters.add_request_time(ns);
+            times.add(ns);
         }
-        assert_eq!(counters.request_times, [2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
-        assert_eq!(counters.request_time_ns, u64::MAX, "the sum saturates");
+        assert_eq!(times.counts, [2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
+        assert_eq!(times.sum_ns, u64::MAX, "the sum saturates");
     }
 }

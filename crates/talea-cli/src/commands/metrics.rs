@@ -123,8 +123,8 @@ impl State {
         );
         let bounds = TIME_BOUNDS_NS.map(|ns| ns as f64 / 1e9);
         let help = "Time from the receipt of a request to its answer.";
-        let sum = counters.request_time_ns as f64 / 1e9;
-        out.histogram("request_seconds", help, &bounds, &counters.request_times, sum);
+        let times = &counters.request_times;
+        out.histogram("request_seconds", help, &bounds, &times.counts, times.sum_ns as f64 / 1e9);
         self.expose_shares(&mut out);
         out.finish()
     }

@@ -56,7 +56,7 @@ impl Daemon {
     fn send_reply(&mut self, now: Monotonic, session: SessionId, seq: u32, mut reply: Reply) {
         match &mut reply {
             Reply::Status(status) => status.wakeups = self.wakeups,
-            Reply::Counters(counters) => self.sessions.add_times(counters),
+            Reply::Counters(counters) => counters.request_times = self.sessions.request_times(),
             Reply::Spec(info) => {
                 let thread = self.broker.thread_of(info.granted.spec);
                 let overruns = thread.map(|thread| self.threads.overruns(thread));

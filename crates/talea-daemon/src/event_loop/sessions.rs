@@ -15,8 +15,9 @@ use talea_core::{Monotonic, Span};
 use talea_os::epoll::{Epoll, Events, Interest};
 use talea_os::seqpacket::{self, Received};
 use talea_os::{OpenError, Thread, Tid, clock, peer, proc};
+use talea_proto::counters::RequestTimes;
 use talea_proto::wire::decode_request;
-use talea_proto::{Code, Counters, Field, Refusal, Request, SpecId, ThreadRef};
+use talea_proto::{Code, Field, Refusal, Request, SpecId, ThreadRef};
 
 /// Period of the check whether suspended connections can be resumed.
 const RESUME_CHECK_PERIOD: Span = Span::from_ns(1_000_000);
@@ -82,8 +83,8 @@ pub(super) struct Sessions {
     /// Shares that are not served now (module `loop_priority`).
     held: Vec<u32>,
     last: u64,
-    /// Times of all requests; the other counts are the broker's.
-    times: Counters,
+    /// Times of all requests.
+    times: RequestTimes,
 }
 
 impl Sessions {
@@ -145,15 +146,14 @@ impl Sessions {
     pub(super) fn answered(&mut self, id: SessionId) {
         let Some(session) = self.open.get_mut(&id.0) else { return };
         let now = clock::now();
-        self.times.add_request_time(now.as_ns().saturating_sub(session.since.as_ns()));
+        self.times.add(now.as_ns().saturating_sub(session.since.as_ns()));
         session.since = now;
         session.unanswered = session.unanswered.saturating_sub(1);
     }
 
-    /// Adds the times of all requests to the counts of the broker.
-    pub(super) fn add_times(&self, counters: &mut Counters) {
-        counters.request_times = self.times.request_times;
-        counters.request_time_ns = self.times.request_time_ns;
+    /// Returns the times of all requests.
+    pub(super) fn request_times(&self) -> RequestTimes {
+        self.times
     }
 
     /// Starts or stops reading from a connection. No effect on a closed one.

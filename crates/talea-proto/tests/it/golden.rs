@@ -185,7 +185,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
     };
     let mut counters = Counters { grants: 1, reloads: 12, ..Counters::default() };
     counters.refusals[14] = 13;
-    counters.add_request_time(14);
+    counters.request_times.add(14);
     let plugin = PluginInfo {
         index: 1,
         name: name("rm-fast"),

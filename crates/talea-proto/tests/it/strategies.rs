@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use talea_core::{Attr, Charge, CpuSet, Params, Policy, Priority, Span, Work};
-use talea_proto::counters::CODES;
+use talea_proto::counters::{CODES, RequestTimes};
 use talea_proto::message::{
     Caveat, CpuInfo, DetachCause, Mechanism, Name, Notes, Overruns, PluginInfo, SessionInfo,
     SpecInfo, Status, Token,
@@ -293,7 +293,7 @@ fn status() -> impl Strategy<Value = Status> {
 
 fn counters() -> impl Strategy<Value = Counters> {
     (any::<[u64; 13]>(), any::<[u64; CODES]>(), any::<[u64; 12]>(), any::<u64>()).prop_map(
-        |(events, refusals, request_times, request_time_ns)| Counters {
+        |(events, refusals, counts, sum_ns)| Counters {
             grants: events[0],
             adoptions: events[1],
             claims: events[2],
@@ -308,8 +308,7 @@ fn counters() -> impl Strategy<Value = Counters> {
             reloads: events[11],
             nice_changes: events[12],
             refusals,
-            request_times,
-            request_time_ns,
+            request_times: RequestTimes { counts, sum_ns },
         },
     )
 }

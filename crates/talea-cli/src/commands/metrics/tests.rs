@@ -25,7 +25,7 @@ fn state(plugins: u32, cpus: u32, users: u32) -> State {
     let mut counters = Counters { grants: 11, ..Counters::default() };
     counters.refusals[Code::Quota as usize] = 7;
     for ns in [5_000, 20_000, 2_000_000_000] {
-        counters.add_request_time(ns);
+        counters.request_times.add(ns);
     }
     let plugin = |index: u32| PluginInfo {
         index,
