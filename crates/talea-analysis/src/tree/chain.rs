@@ -249,8 +249,8 @@ impl ChainModel<'_> {
         })?;
         let end = steady.checked_add(span.as_ns())?.checked_add(hyperperiod)?;
         let mut recorded: Vec<Option<Vec<Vec<ReadWrite>>>> = vec![None; self.roots.len()];
-        for ((root, model), schedule) in roots.into_iter().zip(&models).zip(&schedules) {
-            recorded[root] = Some(schedule.record(model, end)?);
+        for (root, model) in roots.into_iter().zip(&models) {
+            recorded[root] = Some(phases::jobs_until(model, end)?);
         }
         let jobs = |&(root, task): &(usize, usize)| recorded[root].as_ref().map(|of| &of[task]);
         let jobs = self.tasks.iter().map(jobs).collect::<Option<Vec<_>>>()?;
@@ -351,7 +351,7 @@ fn moves_single_tokens(tree: &Tree, node: NodeId, source: &Source) -> bool {
                 StepAction::Pop(of, counts) if !is_source && *of == id => Some(counts),
                 _ => None,
             });
-            counts.map(|counts| counts.as_slice()).eq([&[1][..]])
+            counts.map(Vec::as_slice).eq([&[1][..]])
         };
         channel.tokens == 1 && (channel.size == 0 || costs.iter().all(|cost| moved(cost)))
     })

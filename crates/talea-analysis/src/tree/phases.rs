@@ -97,22 +97,23 @@ impl RepeatingSchedule {
         let steady = known.schedule.run()?;
         Some(RepeatingSchedule { steady, hyperperiod: known.schedule.hyperperiod()? })
     }
+}
 
-    /// Returns the jobs of each task that complete until `end`; `None` if there are too many.
-    pub(super) fn record(&self, model: &Model<'_>, end: u64) -> Option<Vec<Vec<ReadWrite>>> {
-        let mut schedule = Known::constant(model)?.schedule;
-        let jobs = schedule.tasks.iter().map(|task| end / task.period).sum::<u64>();
-        if jobs > MAX_JOBS {
-            return None;
-        }
-        while let (next, arrival) = schedule.next()?
-            && next <= end
-        {
-            schedule.advance(next);
-            schedule.step(arrival == next)?;
-        }
-        Some(schedule.tasks.into_iter().map(|task| task.jobs).collect())
+/// Returns the jobs of each task that complete until `end`, for a root with a
+/// [`RepeatingSchedule`]; `None` if there are too many.
+pub(super) fn jobs_until(model: &Model<'_>, end: u64) -> Option<Vec<Vec<ReadWrite>>> {
+    let mut schedule = Known::constant(model)?.schedule;
+    let jobs = schedule.tasks.iter().map(|task| end / task.period).sum::<u64>();
+    if jobs > MAX_JOBS {
+        return None;
     }
+    while let (next, arrival) = schedule.next()?
+        && next <= end
+    {
+        schedule.advance(next);
+        schedule.step(arrival == next)?;
+    }
+    Some(schedule.tasks.into_iter().map(|task| task.jobs).collect())
 }
 
 impl Known {

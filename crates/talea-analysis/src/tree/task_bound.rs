@@ -76,8 +76,8 @@ pub enum Reason {
     Starved,
     /// No test known: a graph activates the task.
     Graph,
-    /// No test known: jobs suspend themselves, in a root that is not flat and preemptive by fixed keys
-    /// or EDF, or beside resources, graphs, curves, sections, overheads or stalls.
+    /// No test known: jobs suspend themselves, in a root that is not flat and preemptive by fixed
+    /// keys or EDF, or beside resources, graphs, curves, sections, overheads or stalls.
     Suspension,
     /// No test known: jobs wait for accelerators.
     Accelerators,

@@ -11,8 +11,8 @@ use alloc::collections::BTreeMap;
 use talea_core::Span;
 use talea_core::engine::{NodeId, Tree};
 
-/// Bounds of the tasks of an off-line table, of a single graph, or of a flat root with known phases,
-/// self-suspension, arrival curves or limited preemption. Empty for other roots.
+/// Bounds of the tasks of an off-line table, of a single graph, or of a flat root with known
+/// phases, self-suspension, arrival curves or limited preemption. Empty for other roots.
 #[derive(Clone, Debug)]
 pub(super) struct WholeRoot {
     bounds: BTreeMap<NodeId, (Result<Span, NoBound>, TestKind)>,

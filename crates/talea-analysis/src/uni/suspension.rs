@@ -11,11 +11,11 @@
 //! priority with R_i ≤ T_i, and for any x with x_i in {0, 1}, the response of task k is at most the
 //! least t ≤ T_k with
 //!
-//! C_k + S_k + Σ_{i<k} ⌈(t + Q_i + (1 − x_i)(R_i − C_i)) / T_i⌉ C_i ≤ t, where Q_i = Σ_{i≤j<k} x_j S_j.
+//! C_k + S_k + Σ_{i<k} ⌈(t + Q_i + (1 − x_i)(R_i − C_i)) / T_i⌉ C_i ≤ t,
 //!
-//! x = 0 is the analysis of suspension as jitter. Tasks without suspension have x_i = 1, which adds
-//! nothing to Q. Of the others all x are tried, up to [`MAX_EXHAUSTIVE`] tasks, and beyond that only
-//! those that change once along the priorities.
+//! where Q_i = Σ_{i≤j<k} x_j S_j. x = 0 is the analysis of suspension as jitter. Tasks without
+//! suspension have x_i = 1, which adds nothing to Q. Of the others all x are tried, up to
+//! [`MAX_EXHAUSTIVE`] tasks, and beyond that only those that change once along the priorities.
 //!
 //! Assumptions:
 //! 1. C ≥ 1, T ≥ 1, all integers.

@@ -11,6 +11,7 @@ mod progress;
 mod sensitivity;
 mod server;
 mod synthesize;
+mod verdict;
 mod witness;
 
 use clap::ValueEnum;
@@ -20,7 +21,6 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::rc::Rc;
-use talea_analysis::test_info::TestKind;
 use talea_analysis::tree::{self, Reason, RootModel};
 use talea_core::Span;
 use talea_core::engine::{MAX_RUN, NodeSpec, Tree};
@@ -33,6 +33,7 @@ use talea_study::run_summary::{short, short_bound};
 use talea_study::system_file::load;
 use talea_system::what_if::Change;
 use talea_system::{Registry, Root, System};
+use verdict::{Verdict, kind_name};
 use witness::Miss;
 
 /// Analyse whether deadlines can be missed.
@@ -134,7 +135,7 @@ struct TaskAnalysis {
     paper: Option<&'static str>,
     /// Reason why the task is not proved; `None` if it is proved.
     why: Option<String>,
-    /// What would settle an unknown verdict; `None` if nothing is known to.
+    /// Change that would settle an unknown verdict; `None` if none is known.
     settled_by: Option<&'static str>,
     witness: Option<Miss>,
 }
@@ -143,27 +144,6 @@ impl TaskAnalysis {
     /// Whether the task has a deadline that is not proved.
     fn is_open(&self) -> bool {
         !matches!(self.verdict, Verdict::Proved | Verdict::None)
-    }
-}
-
-#[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-enum Verdict {
-    Proved,
-    Refuted,
-    Unknown,
-    /// The task has no deadline: a program that always wants the CPU.
-    None,
-}
-
-impl Verdict {
-    fn word(self) -> (&'static str, Tone) {
-        match self {
-            Verdict::Proved => ("proved", Tone::Good),
-            Verdict::Refuted => ("refuted", Tone::Bad),
-            Verdict::Unknown => ("unknown", Tone::Doubtful),
-            Verdict::None => ("no deadline", Tone::Doubtful),
-        }
     }
 }
 
@@ -248,7 +228,8 @@ fn analyze(
     let answer = AnalysisReport {
         file: args.file.display().to_string(),
         what_if: args.what_if.iter().map(ToString::to_string).collect(),
-        proved: roots.iter().all(|root| root.proved) && !chains.iter().any(|of| of.is_open()),
+        proved: roots.iter().all(|root| root.proved)
+            && !chains.iter().any(chains::ChainAnalysis::is_open),
         roots,
         chains,
     };
@@ -404,7 +385,7 @@ fn task(tree: &Tree, answer: &tree::TaskBound, miss: Option<Miss>, name: &str) -
         slack_ns: bound.and_then(|bound| answer.deadline.checked_sub(bound)).map(Span::as_ns),
         verdict,
         test: test.map(|test| test.name),
-        kind: test.map(|_| kind(answer.kind)),
+        kind: test.map(|_| kind_name(answer.kind)),
         paper: test.map(|test| test.paper),
         why,
         settled_by,
@@ -414,15 +395,6 @@ fn task(tree: &Tree, answer: &tree::TaskBound, miss: Option<Miss>, name: &str) -
 
 fn saturating_difference(a: Span, b: Span) -> Span {
     a.checked_sub(b).unwrap_or(Span::ZERO)
-}
-
-/// Returns the name of the kind of a test.
-fn kind(kind: TestKind) -> &'static str {
-    match kind {
-        TestKind::Exact => "exact",
-        TestKind::Sufficient => "sufficient",
-        TestKind::Necessary => "necessary",
-    }
 }
 
 fn text(answer: &AnalysisReport, color: bool) -> String {

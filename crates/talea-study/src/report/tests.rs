@@ -19,6 +19,7 @@ fn outline(name: &str) -> Outline {
     let slot = SlotLine { start_ns: 0, end_ns: 1, owner: name.into(), tasks: vec![0] };
     let table = SlotTable { name: name.into(), cpu: None, frame_ns: 10, slots: vec![slot] };
     Outline {
+        in_chain: Vec::new(),
         name: name.into(),
         cpus: 1,
         tasks: vec![task],

@@ -4,6 +4,7 @@
 //! Model: a run reports its events to a sink ([`RunRecorder`]), independent of whether time was
 //! simulated. So both kinds of runs have the same tables, JSON, plots and traces.
 
+mod chain_jobs;
 mod chains;
 mod csv;
 mod events;
@@ -36,7 +37,7 @@ pub struct RootSummary {
     pub(crate) events: events::EventCounts,
     /// Jobs of the tasks in chains.
     #[serde(skip)]
-    chain_jobs: chains::ChainJobs,
+    chain_jobs: chain_jobs::ChainJobs,
     /// Text of the events. Empty if there were none.
     #[serde(skip)]
     remark: String,

@@ -1,6 +1,6 @@
 //! Recorder of a run: counters and distributions per task, and each job if a file needs it.
 
-use super::chains::ChainJobs;
+use super::chain_jobs::ChainJobs;
 use super::csv::{self, Csv};
 use super::events::EventCounts;
 use super::exec_intervals::ExecIntervals;

@@ -84,10 +84,9 @@ fn is_proved(tasks: &[(Params, u8)]) -> bool {
     let text = file(tasks);
     let system = system::read(&text, "drawn.toml", &Beside(|_: &_| Err(String::new())))
         .expect("a sound file");
-    let (answer, _) =
-        analyze_root(&system, 0, &system.roots[0], &mut Progress::silent(), &mut None)
-            .expect("an answer");
-    answer.proved
+    let answer = analyze_root(&system, 0, &system.roots[0], &mut Progress::silent(), &mut None)
+        .expect("an answer");
+    answer.0.proved
 }
 
 #[test]

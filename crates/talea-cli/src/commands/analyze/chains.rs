@@ -1,6 +1,6 @@
 //! Chains of a system: bounds of their latencies against the requirements of the file.
 
-use super::{Verdict, kind};
+use super::verdict::{Verdict, kind_name};
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::test_info::TestKind;
@@ -123,7 +123,7 @@ fn bounds(
         reaction: LatencyAnalysis::of(chain.reaction, bound(|of| of.reaction)),
         age: LatencyAnalysis::of(chain.age, bound(|of| of.age)),
         test: test.map(|test| test.name),
-        kind: test.map(|_| kind(found.kind)),
+        kind: test.map(|_| kind_name(found.kind)),
         paper: test.map(|test| test.paper),
         why: found.bounds.err().map(|no| format!("{}: {}", names[no.task], no.reason.text())),
         tasks: names,

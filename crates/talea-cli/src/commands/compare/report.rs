@@ -47,6 +47,7 @@ pub(super) struct ChainComparison {
 }
 
 #[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "names of JSON with their unit")]
 struct LatencyComparison {
     bound_ns: Option<u64>,
     /// Bound with two percent longer costs and some time for each order.
