@@ -52,7 +52,7 @@ pub const INFO: TestInfo = TestInfo {
 };
 
 /// Largest number of suspending tasks for which all x are tried.
-const MAX_EXHAUSTIVE: usize = 6;
+pub const MAX_EXHAUSTIVE: usize = 6;
 
 /// Sporadic task whose jobs suspend themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
