@@ -130,7 +130,7 @@ impl Client {
         }
     }
 
-    /// Releases a spec for which the caller has no [`Grant`].
+    /// Releases a spec for which the caller has no [`Grant`](crate::Grant).
     pub fn release(&self, spec: SpecId) -> Outcome<()> {
         match self.session.release(spec)? {
             Reply::Done | Reply::DoneWithCaveat(_) => Ok(Ok(())),

@@ -11,7 +11,7 @@ use talea_core::Span;
 use talea_core::engine::{Affinity, NodeSpec, Tree};
 use talea_core::sched::{PolicySpec, TableEntry};
 
-/// Table for [`Application::set_table`].
+/// Table for [`Application::set_table`](crate::Application::set_table).
 #[derive(Clone, Debug)]
 pub struct Table {
     pub(crate) hyperperiod: Span,
