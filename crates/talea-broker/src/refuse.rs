@@ -32,6 +32,11 @@ pub(crate) fn refusal_without_numbers(code: Code, field: Field) -> Box<Refusal> 
     refusal(code, field, 0, 0)
 }
 
+/// Returns the refusal of one more connection beside `held` ones.
+pub(crate) fn too_many_sessions(held: u32, limit: u32) -> Box<Refusal> {
+    refusal(Code::Quota, Field::Sessions, u64::from(held) + 1, u64::from(limit))
+}
+
 /// Returns the refusal for a kernel error.
 pub(crate) fn kernel_refusal(errno: Errno) -> Box<Refusal> {
     match errno {

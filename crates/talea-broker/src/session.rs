@@ -20,7 +20,7 @@ use crate::input::{
     Caller, Effect, LogEvent, Peer, ProcessId, SessionId, ThreadError, ThreadFacts,
 };
 use crate::plugin::ThreadScope;
-use crate::refuse::{refusal, refusal_without_numbers};
+use crate::refuse::{refusal, refusal_without_numbers, too_many_sessions};
 use crate::spec::ReplyTo;
 use crate::subjects::Subject;
 use crate::trail::Asked;
@@ -161,10 +161,6 @@ fn request_cost(request: &Request) -> u32 {
             _ => 1,
         }
     )
-}
-
-fn too_many_sessions(held: u32, limit: u32) -> Box<Refusal> {
-    refusal(Code::Quota, Field::Sessions, u64::from(held) + 1, u64::from(limit))
 }
 
 impl Broker {

@@ -101,6 +101,7 @@ impl RealtimeKit {
     }
 }
 
+#[allow(clippy::unused_self, reason = "each is a method of the object on the bus")]
 #[interface(name = "org.freedesktop.RealtimeKit1", introspection_docs = false)]
 impl RealtimeKit {
     /// Makes a thread of the calling process real-time.

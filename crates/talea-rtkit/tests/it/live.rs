@@ -148,7 +148,7 @@ fn properties_need_no_daemon_and_every_call_is_answered_within_two_seconds() {
         let begun = Instant::now();
         let said = alice.order(order);
         let after = begun.elapsed();
-        assert!(after < Duration::from_millis(2_000), "{order}: {after:?}");
+        assert!(after < Duration::from_secs(2), "{order}: {after:?}");
         said
     };
     assert_eq!(answered("get RTTimeUSecMax"), "x 200000");

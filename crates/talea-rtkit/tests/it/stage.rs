@@ -73,10 +73,9 @@ impl Bus {
 
     /// Starts the bus `name` with these policy files.
     pub(crate) fn with_policies(bench: &Bench, name: &str, policies: &[&Path]) -> Bus {
-        let includes: String = policies
-            .iter()
-            .map(|policy| format!("<include>{}</include>", policy.display()))
-            .collect();
+        let include =
+            |all: String, policy: &&Path| format!("{all}<include>{}</include>", policy.display());
+        let includes = policies.iter().fold(String::new(), include);
         let socket = bench.path(name);
         let config = format!(
             "<!DOCTYPE busconfig PUBLIC \"-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN\"
