@@ -40,11 +40,13 @@ const PURE: [&str; 14] = [
 ];
 
 /// Other programs by package and name, with the needs of their tests.
-const PROGRAMS: [(&str, &str, Needs); 4] = [
+const PROGRAMS: [(&str, &str, Needs); 6] = [
     ("talea-cli", "talea", Needs::Nothing),
     ("talea-cli", "demo", Needs::State),
     ("talea-lab", "talea-lab", Needs::Nothing),
     ("talea-lab", "lab", Needs::State),
+    ("talea-rtkit", "talea-rtkit", Needs::Nothing),
+    ("talea-rtkit", "it", Needs::State),
 ];
 
 /// Part of a program: the needs of its tests, and the words that select the tests.
