@@ -5,7 +5,7 @@
 use crate::input::{ForeignAnswer, ForeignCall, Ticket};
 use talea_core::{CpuSet, Span, Work};
 use talea_proto::host::{
-    HostRank, HostRequest, HostResponse, IGNORE_ADMISSION, PluginFunction, RANKS_MAX,
+    HostPlace, HostRank, HostRequest, HostResponse, IGNORE_ADMISSION, PluginFunction, RANKS_MAX,
 };
 use talea_proto::refusal::PluginText;
 use talea_proto::{SpecId, Task};
@@ -27,11 +27,13 @@ pub fn request(call: &ForeignCall, ticket: Ticket) -> HostRequest {
                 call: PluginFunction::Schedule as u32,
                 spec: spec.0,
                 cpus: *cpus.words(),
-                place_cpu: cpu.map_or(-1, |cpu| cpu as i32),
-                place_priority: priority.into(),
-                place_deadline_ns: terms.map_or(0, |terms| terms.deadline.as_ns()),
-                place_period_ns: terms.map_or(0, |terms| terms.period.as_ns()),
-                place_runtime_ns: runtime.map_or(0, Work::as_ns),
+                place: HostPlace {
+                    cpu: cpu.map_or(-1, |cpu| cpu as i32),
+                    priority: priority.into(),
+                    runtime_ns: runtime.map_or(0, Work::as_ns),
+                    deadline_ns: terms.map_or(0, |terms| terms.deadline.as_ns()),
+                    period_ns: terms.map_or(0, |terms| terms.period.as_ns()),
+                },
                 ..with_task(bare, task)
             }
         }

@@ -102,7 +102,7 @@ pub struct Offer {
     pub notes: Notes,
     /// Kernel priority assigned by a foreign plugin; otherwise 0.
     pub priority: u8,
-    /// Deadline and period chosen by a foreign plugin of the deadline class; `None` for those of the
-    /// task.
+    /// Deadline and period chosen by a foreign plugin of the deadline class; `None` for those of
+    /// the task.
     pub terms: Option<DeadlineTerms>,
 }

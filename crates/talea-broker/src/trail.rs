@@ -139,7 +139,7 @@ pub enum AuditEvent {
         /// Error number of the kernel, or 0.
         errno: Errno,
         /// First plugin from outside that has given a reason, with the reason.
-        told: Option<Box<(Name, PluginText)>>,
+        reason: Option<Box<(Name, PluginText)>>,
     },
     /// Ordinary threads get no time on a CPU, and no thread of a grant is the cause.
     Starved {
@@ -624,7 +624,7 @@ impl Broker {
                 asked: refusal.asked,
                 limit: refusal.limit,
                 errno: Errno(refusal.errno),
-                told: mutate!("trail-told", told(refusal), None),
+                reason: mutate!("trail-reason", given_reason(refusal), None),
             },
         };
         mutate!("trail-refusal", self.record_event(record));
@@ -688,9 +688,9 @@ impl Broker {
 }
 
 /// Returns the first reason that a plugin from outside has given, with the plugin's name.
-fn told(refusal: &Refusal) -> Option<Box<(Name, PluginText)>> {
-    let told = refusal.answers.iter().find(|answer| answer.text != PluginText::NONE);
-    told.map(|answer| Box::new((answer.name, answer.text)))
+fn given_reason(refusal: &Refusal) -> Option<Box<(Name, PluginText)>> {
+    let reason = refusal.answers.iter().find(|answer| answer.text != PluginText::NONE);
+    reason.map(|answer| Box::new((answer.name, answer.text)))
 }
 
 impl AuditEvent {

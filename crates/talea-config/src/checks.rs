@@ -106,7 +106,8 @@ fn partial_overlap(earlier: &PluginAt, later: &PluginAt, findings: &mut Findings
     );
 }
 
-/// Reports plugins of the deadline class that serve no task, because no root domain of the computer fits.
+/// Reports plugins of the deadline class that serve no task, because no root domain of the computer
+/// fits.
 pub(super) fn unservable(plugins: &[PluginAt], target: &Target, findings: &mut Findings<'_>) {
     let Some(domains) = &target.domains else { return };
     for plugin in plugins {

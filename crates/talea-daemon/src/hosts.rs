@@ -423,7 +423,7 @@ impl ForeignPlugin {
     }
 }
 
-/// What a plugin must know of the kernel's deadline class.
+/// Facts about the kernel's deadline class for plugins.
 #[derive(Clone, Copy, Debug)]
 struct DeadlineFacts {
     /// Share of a CPU that the kernel admits, in units of 2^-64, at most `u64::MAX`.

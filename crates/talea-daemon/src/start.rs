@@ -230,8 +230,8 @@ fn subordinate_users(log: &Log) -> Vec<SubordinateUsers> {
     })
 }
 
-/// Logs the plugins of the deadline class that cannot serve on this machine. A client receives only the rejection,
-/// without the cause.
+/// Logs the plugins of the deadline class that cannot serve on this machine. A client receives only
+/// the rejection, without the cause.
 fn warn_unservable_plugins(setup: &Setup, machine: &SystemInfo, made: &CpuSet, log: &Log) {
     let v1 = matches!(machine.cgroups.cpuset, Hierarchy::V1(_));
     let machine = crate::convert::platform(machine, made);

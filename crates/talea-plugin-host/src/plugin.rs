@@ -141,12 +141,12 @@ impl Plugin {
         let is_placement = call == PluginFunction::Schedule;
         let mut place = abi::Place {
             size: self.sizes.place,
-            cpu: question.place_cpu,
-            priority: question.place_priority,
+            cpu: question.place.cpu,
+            priority: question.place.priority,
             reserved: 0,
-            runtime_ns: question.place_runtime_ns,
-            deadline_ns: question.place_deadline_ns,
-            period_ns: question.place_period_ns,
+            runtime_ns: question.place.runtime_ns,
+            deadline_ns: question.place.deadline_ns,
+            period_ns: question.place.period_ns,
             cpus: if is_placement { question.cpus } else { [0; 16] },
             reason: [0; abi::REASON],
         };

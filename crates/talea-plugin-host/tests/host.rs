@@ -1,6 +1,6 @@
 //! The host from the daemon's side: a socket and a process.
 
-mod twins;
+mod paper;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags};
@@ -209,7 +209,7 @@ fn places_on_the_least_loaded_cpu(object: &Path) {
         assert_eq!((answer.ticket, answer.verdict), (7, 1));
         assert_eq!(answer.priority, 10 + 49 * 9 / 98);
         let mut placed = question(PluginFunction::Schedule, spec);
-        (placed.place_cpu, placed.place_priority) = (answer.cpu, answer.priority);
+        (placed.place.cpu, placed.place.priority) = (answer.cpu, answer.priority);
         host.ask(&placed).expect("an answer");
         places.push(answer.cpu);
     }
@@ -289,7 +289,7 @@ fn r18_a_plugin_of_version_2_grants_ranks_and_tells() {
     let granted = host.ask(&asked).expect("an answer");
     assert_eq!((granted.verdict, granted.cpu, granted.runtime_ns), (1, 1, 9));
     let mut placed = question(PluginFunction::Schedule, 77);
-    placed.place_runtime_ns = 9;
+    placed.place.runtime_ns = 9;
     let (answer, ranks) = host.ask_with_ranks(&placed).expect("an answer");
     assert_eq!((answer.ranks as usize, ranks.len()), (RANKS_MAX, RANKS_MAX));
     assert_eq!(ranks[3], HostRank { spec: 77, priority: 13, reserved: 0 });

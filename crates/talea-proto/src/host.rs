@@ -111,6 +111,22 @@ impl PluginFunction {
 /// Flag in [`HostRequest::flags`]: accept the task even if a test fails.
 pub const IGNORE_ADMISSION: u32 = 1;
 
+/// Placement of a task, without its CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct HostPlace {
+    /// CPU; -1 for a whole root domain.
+    pub cpu: i32,
+    /// Kernel priority; 0 in the deadline class.
+    pub priority: i32,
+    /// Granted runtime in nanoseconds; 0 if the task declares none.
+    pub runtime_ns: u64,
+    /// Deadline in nanoseconds, in the deadline class.
+    pub deadline_ns: u64,
+    /// Period in nanoseconds, in the deadline class.
+    pub period_ns: u64,
+}
+
 /// One call of a plugin function. Fields that the function does not use are zero, and so are
 /// parameters that the task does not declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -134,18 +150,10 @@ pub struct HostRequest {
     pub flags: u32,
     /// Number of the [`PluginFunction`].
     pub call: u32,
-    /// CPU of the placement, for `schedule`.
-    pub place_cpu: i32,
-    /// Kernel priority of the placement, for `schedule`.
-    pub place_priority: i32,
     /// Reserved, zero.
     pub reserved: u32,
-    /// Runtime of the placement in nanoseconds, for `schedule`.
-    pub place_runtime_ns: u64,
-    /// Deadline of the placement in nanoseconds, for `schedule` in the deadline class.
-    pub place_deadline_ns: u64,
-    /// Period of the placement in nanoseconds, for `schedule` in the deadline class.
-    pub place_period_ns: u64,
+    /// Placement, for `schedule`.
+    pub place: HostPlace,
     /// CPUs on which a placement would be accepted, for `accept` and `change`; CPUs of the
     /// placement, for `schedule`.
     pub cpus: [u64; 16],
@@ -165,12 +173,8 @@ impl HostRequest {
         priority: 0,
         flags: 0,
         call: 0,
-        place_cpu: 0,
-        place_priority: 0,
         reserved: 0,
-        place_runtime_ns: 0,
-        place_deadline_ns: 0,
-        place_period_ns: 0,
+        place: HostPlace { cpu: 0, priority: 0, runtime_ns: 0, deadline_ns: 0, period_ns: 0 },
         cpus: [0; 16],
         preferred: [0; 16],
     };

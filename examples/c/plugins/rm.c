@@ -72,7 +72,11 @@ static int run_of(const struct levels *levels, uint64_t key)
 }
 
 /* Highest level that a run could have beside the more urgent ones, and lowest beside the others. */
-static int32_t ceiling(const struct levels *l, int i) { return i == 0 ? high : l->run[i - 1].level - 1; }
+static int32_t ceiling(const struct levels *l, int i)
+{
+    return i == 0 ? high : l->run[i - 1].level - 1;
+}
+
 static int32_t floor_of(const struct levels *l, int i)
 {
     return i + 1 == l->count ? low : l->run[i + 1].level + 1;
@@ -142,7 +146,8 @@ static void insert_group(struct levels *l, uint64_t key)
 }
 
 /* The deadline next to `key` among those in [from, to) of a CPU, without one task; or 0. */
-static uint64_t next_key(int32_t cpu, uint64_t from, uint64_t to, const struct task *without, int last)
+static uint64_t next_key(int32_t cpu, uint64_t from, uint64_t to, const struct task *without,
+                         int last)
 {
     uint64_t best = 0;
     for (size_t i = 0; i < task_count; i++) {

@@ -38,7 +38,7 @@ static inline uint64_t share_of(u128 share, uint64_t span)
  * Whether the sum of the shares is at most `limit`, exactly. `rest` has room for `count` numbers.
  *
  * Each round compares the next 64 bits after the point. The sum is a fraction whose denominator is
- * at most the product of all spans, so it equals the limit if `count` + 1 rounds find no difference.
+ * at most the product of all spans: it equals the limit if `count` + 1 rounds find no difference.
  * Costs O(count^2), and O(count) unless the sum is very close to the limit.
  */
 static inline int share_fits(const struct share *shares, size_t count, u128 limit, uint64_t *rest)

@@ -17,7 +17,7 @@ impl Simulation {
 
     /// Records that a foreign plugin gets this call.
     pub(super) fn note_call(&mut self, plugin: u32, call: &ForeignCall) {
-        let held = self.held_by_plugin.entry(plugin).or_default();
+        let held = self.hosts.held.entry(plugin).or_default();
         match call {
             ForeignCall::Schedule { spec, .. } => drop(held.insert(*spec)),
             ForeignCall::Release { spec } => drop(held.remove(spec)),
@@ -44,7 +44,7 @@ impl Simulation {
 
     /// Starts an ended host of a foreign plugin again. No effect on the others.
     pub fn restart_host(&mut self, plugin: u32) {
-        if self.ended_hosts.remove(&plugin) {
+        if self.hosts.ended.remove(&plugin) {
             self.handle_input(Input::HostServes { plugin });
         }
     }

@@ -76,6 +76,15 @@ pub struct Connection {
     caller: Option<Caller>,
 }
 
+/// Hosts of foreign plugins.
+#[derive(Debug, Default)]
+pub struct PluginHosts {
+    /// Plugins with a stopped host.
+    pub ended: BTreeSet<u32>,
+    /// Specs that each plugin was notified of.
+    pub held: BTreeMap<u32, BTreeSet<SpecId>>,
+}
+
 /// Environment of one broker.
 pub struct Simulation {
     /// Current time.
@@ -114,11 +123,9 @@ pub struct Simulation {
     platform: Platform,
     effects: VecDeque<Effect>,
     pub(super) inbox: VecDeque<Input>,
-    /// Plugins with a stopped host.
-    pub ended_hosts: BTreeSet<u32>,
+    /// Hosts of foreign plugins.
+    pub hosts: PluginHosts,
     pub(super) watched: BTreeSet<ThreadId>,
-    /// Specs that each foreign plugin was notified of.
-    pub held_by_plugin: BTreeMap<u32, BTreeSet<SpecId>>,
     /// Canaries of all CPUs.
     pub canaries: Canaries,
     /// Limits that the driver enforces.
@@ -160,8 +167,7 @@ impl Simulation {
             platform,
             effects: VecDeque::new(),
             inbox: VecDeque::new(),
-            ended_hosts: BTreeSet::new(),
-            held_by_plugin: BTreeMap::new(),
+            hosts: PluginHosts::default(),
             watched: BTreeSet::new(),
             canaries: Canaries::default(),
             limits: BTreeMap::new(),
@@ -401,11 +407,11 @@ impl Simulation {
             }
             Effect::StopHost { plugin } => {
                 assert!(
-                    self.ended_hosts.insert(plugin),
+                    self.hosts.ended.insert(plugin),
                     "the host of plugin {plugin} is stopped twice"
                 );
                 self.calls.retain(|_, (asked, ..)| *asked != plugin);
-                self.held_by_plugin.remove(&plugin);
+                self.hosts.held.remove(&plugin);
             }
             Effect::Exit => self.exited = true,
             Effect::Log(event) => self.log.push(event),
@@ -625,8 +631,8 @@ impl Simulation {
         self.trail_sums = Balance::default();
         self.effects.clear();
         self.inbox.clear();
-        self.ended_hosts.clear();
-        self.held_by_plugin.clear();
+        self.hosts.ended.clear();
+        self.hosts.held.clear();
         self.watched.clear();
         self.limits.clear();
         self.watched_processes.clear();

@@ -222,7 +222,8 @@ fn attack_10_a_host_that_serves_again_is_notified_of_its_specs() {
     }
     let id = granted.spec;
     assert!(
-        matches!(&notified[..], [ForeignCall::Schedule { spec: first, cpu: Some(1), priority: 44, .. },
+        matches!(&notified[..], [
+            ForeignCall::Schedule { spec: first, cpu: Some(1), priority: 44, .. },
             ForeignCall::Attach { spec: second }] if (*first, *second) == (id, id)),
         "{notified:?}"
     );
@@ -249,7 +250,7 @@ fn attack_10_a_host_that_starts_late_serves_later() {
     }
     let Some(Reply::Granted(granted)) = last(&mut world, client) else { panic!("granted") };
     assert_eq!(granted.plugin, 0);
-    assert!(world.ended_hosts.is_empty(), "the starting host was not stopped");
+    assert!(world.hosts.ended.is_empty(), "the starting host was not stopped");
 }
 
 #[test]

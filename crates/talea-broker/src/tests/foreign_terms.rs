@@ -1,4 +1,5 @@
-//! Version 2 of the plugin interface: granted runtimes, new levels, reasons, and the order of calls.
+//! Version 2 of the plugin interface: granted runtimes, the deadline class, new levels, reasons,
+//! and the order of calls.
 
 use super::foreign::{ask, last, ours_first, with, yes};
 use super::stage::{MS, Words, by, setup, timed, urgent, world_of};
@@ -110,12 +111,12 @@ fn r18_the_reason_of_a_plugin_reaches_the_client_and_the_trail() {
     let Some(Reply::Refused(refusal)) = last(&mut world, client) else { panic!("refused") };
     assert_eq!(refusal.answers[0].text.as_str(), "full?at 90 %");
     assert!(refusal.to_string().contains("its module rejected the task: \"full?at 90 %\""));
-    let told = world.take_trail().into_iter().find_map(|record| match record.event {
-        AuditEvent::Refusal { told, .. } => told,
+    let reason = world.take_trail().into_iter().find_map(|record| match record.event {
+        AuditEvent::Refusal { reason, .. } => reason,
         _ => None,
     });
-    let told = told.expect("a reason");
-    assert_eq!((told.0.as_str(), told.1.as_str()), ("ours", "full?at 90 %"));
+    let reason = reason.expect("a reason");
+    assert_eq!((reason.0.as_str(), reason.1.as_str()), ("ours", "full?at 90 %"));
     // An accepted task has none.
     ask(&mut world, client, Request::Explain(urgent(5)));
     world.answer_call(|question| Some(ForeignAnswer { text, ..yes(question)? }));
@@ -248,7 +249,7 @@ fn r18_a_level_for_a_task_that_has_just_ended_is_ignored() {
     world.rank(0, vec![(ended, 41)], false);
     answer_all(&mut world);
     assert!(world.log.is_empty(), "{:?}", world.log);
-    assert!(world.held_by_plugin[&0].len() == 1);
+    assert!(world.hosts.held[&0].len() == 1);
 }
 
 /// While new terms wait for the kernel, a new level belongs to the old terms: the plugin is not
@@ -298,7 +299,7 @@ fn a_release_after_a_change_reaches_a_slow_plugin() {
     assert!(matches!(last(&mut world, client), Some(Reply::Granted(_))));
     world.done(client, Request::Release(spec));
     answer_all(&mut world);
-    assert!(!world.held_by_plugin[&0].contains(&spec));
+    assert!(!world.hosts.held[&0].contains(&spec));
 }
 
 /// The plugin is asked only when it knows of the tasks granted before.

@@ -354,8 +354,8 @@ fn r18_a_failed_plugin_host_is_stopped_by_an_effect() {
         }
         _ => None,
     }));
-    assert!(world.ended_hosts.is_empty());
+    assert!(world.hosts.ended.is_empty());
     world.run_until_idle();
-    assert_eq!(world.ended_hosts.iter().copied().collect::<Vec<u32>>(), [0]);
+    assert_eq!(world.hosts.ended.iter().copied().collect::<Vec<u32>>(), [0]);
     assert!(world.log.iter().any(|event| matches!(event, LogEvent::PluginOutOfBounds { .. })));
 }

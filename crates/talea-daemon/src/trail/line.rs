@@ -241,7 +241,7 @@ fn write_event(line: &mut Line, event: &AuditEvent) {
             line.number("consumed_ns", consumed.as_ns()).number("budget_ns", budget.as_ns());
             line.number("period_ns", period.as_ns());
         }
-        AuditEvent::Refusal { request, code, field, asked, limit, errno, told } => {
+        AuditEvent::Refusal { request, code, field, asked, limit, errno, reason } => {
             line.text("request", request).text("code", code.stable_name());
             line.text("field", field.stable_name());
             if *asked != 0 || *limit != 0 {
@@ -250,8 +250,8 @@ fn write_event(line: &mut Line, event: &AuditEvent) {
             if errno.0 != 0 {
                 line.number("errno", errno.0);
             }
-            if let Some((plugin, text)) = told.as_deref() {
-                line.text("told_by", plugin.as_str()).text("told", text.as_str());
+            if let Some((plugin, text)) = reason.as_deref() {
+                line.text("reason_of", plugin.as_str()).text("reason", text.as_str());
             }
         }
         AuditEvent::Starved { cpu } => drop(line.number("cpu", cpu)),

@@ -66,7 +66,7 @@ fn record(uid: u32, count: u64) -> AuditRecord {
             asked: 1,
             limit: 2,
             errno: Errno(0),
-            told: None,
+            reason: None,
         },
     }
 }

@@ -262,7 +262,8 @@ fn remedy(errno: i32) -> &'static str {
 }
 
 impl PluginAnswer {
-    /// Returns the answer as text without the plugin's name: the verdict, or the plugin's own words.
+    /// Returns the answer as text without the plugin's name: the verdict, or the reason that the
+    /// plugin gives.
     pub fn said(&self) -> impl fmt::Display {
         fmt::from_fn(|f| match self.text.as_str() {
             "" => write!(f, "{}", self.verdict),

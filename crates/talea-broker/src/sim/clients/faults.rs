@@ -166,7 +166,7 @@ impl Clients {
         {
             return self.world.fail_host(plugin);
         }
-        let restarted = self.world.ended_hosts.first().copied();
+        let restarted = self.world.hosts.ended.first().copied();
         if let Some(plugin) = restarted.filter(|_| roll.is_multiple_of(8)) {
             self.world.restart_host(plugin);
         }
@@ -234,7 +234,7 @@ impl Clients {
         if self.world.is_deadline_called() && !out_of_bounds {
             return;
         }
-        let held = self.world.held_by_plugin.get(&plugin).cloned().unwrap_or_default();
+        let held = self.world.hosts.held.get(&plugin).cloned().unwrap_or_default();
         let mut ranks = Vec::new();
         for spec in held {
             if self.world.rng.chance(400) {

@@ -51,7 +51,7 @@ struct Side {
 impl Side {
     fn new(kind: PluginKind, band: Option<Band>, host: Option<Host>) -> Side {
         let plugin = PluginSetup {
-            name: "twin".to_owned(),
+            name: "paper".to_owned(),
             cpus: CpuSet::first(CPUS),
             band,
             kind,
@@ -120,7 +120,7 @@ impl Side {
     }
 }
 
-/// What is compared of a reply.
+/// Returns the compared part of a reply.
 fn essence(reply: &Reply) -> String {
     match reply {
         Reply::Granted(granted) => format!(
