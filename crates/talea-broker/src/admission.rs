@@ -201,7 +201,7 @@ impl Broker {
     ) {
         loop {
             if self.changing > 0
-                && let Some(reply) = reply
+                && let Some(reply) = reply.take()
             {
                 return self.blocked.push_back(Blocked::Resume(Box::new(request), Some(reply)));
             }
@@ -312,7 +312,7 @@ impl Broker {
             return Progress::Chosen(partial.plugin, partial.offer);
         }
         evaluation.asked_twice = true;
-        let reply = partial.answer.map(HostReply::Answer);
+        let reply = partial.answer.map(|answer| HostReply::Answer(Box::new(answer)));
         let said = match self.evaluate(evaluation, exact_tests, partial.plugin, reply.as_ref()) {
             PluginResult::Verdict(Verdict::Ok(offer) | Verdict::Partial(offer)) => {
                 return Progress::Chosen(partial.plugin, offer);

@@ -304,7 +304,9 @@ impl Broker {
             Input::NiceSet { order, result } => self.nice_set(&order, result),
             Input::DoneWithCaveat { ticket, caveat } => self.done_with_caveat(ticket, caveat),
             Input::NotBefore { ticket, at } => self.not_before(ticket, at),
-            Input::PluginAnswered { ticket, answer } => self.plugin_answered(ticket, answer),
+            Input::PluginAnswered { ticket, answer } => {
+                self.plugin_answered(ticket, answer.as_ref());
+            }
             Input::PluginRanked { plugin, ranks, more } => self.plugin_ranked(plugin, &ranks, more),
             Input::HostFailed { plugin } => self.take_out_of_service(plugin, "its host has ended"),
             Input::CpusChanged { offline } => self.cpus_changed(offline),

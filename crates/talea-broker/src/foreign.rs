@@ -98,10 +98,10 @@ fn spec_of(call: &ForeignCall) -> Option<SpecId> {
 }
 
 /// Reply of a host.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum HostReply {
     /// An answer.
-    Answer(ForeignAnswer),
+    Answer(Box<ForeignAnswer>),
     /// The plugin is out of service.
     Failed,
 }
@@ -109,7 +109,7 @@ pub(crate) enum HostReply {
 impl HostReply {
     pub(crate) fn answer(&self) -> Option<ForeignAnswer> {
         match self {
-            HostReply::Answer(answer) => Some(*answer),
+            HostReply::Answer(answer) => Some(**answer),
             HostReply::Failed => None,
         }
     }
@@ -218,7 +218,7 @@ impl Broker {
         self.emit(Effect::CallPlugin { ticket, plugin, call: Box::new(call), timeout });
     }
 
-    pub(crate) fn plugin_answered(&mut self, ticket: Ticket, answer: Option<ForeignAnswer>) {
+    pub(crate) fn plugin_answered(&mut self, ticket: Ticket, answer: Option<&ForeignAnswer>) {
         let plugin = ticket.0 as u32;
         let Some(host) = self.hosts.get_mut(plugin as usize) else { return };
         if host.in_flight.as_ref().is_none_or(|(in_flight, _)| *in_flight != ticket) {
@@ -230,7 +230,7 @@ impl Broker {
         };
         let query = host.in_flight.take().and_then(|(_, query)| query);
         if let Some(Query::Accept(request)) = query {
-            self.run_admission(*request, Some(HostReply::Answer(answer)));
+            self.run_admission(*request, Some(HostReply::Answer(Box::new(*answer))));
         }
         self.send_next(plugin);
     }

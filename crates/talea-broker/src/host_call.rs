@@ -20,7 +20,7 @@ pub fn request(call: &ForeignCall, ticket: Ticket) -> HostRequest {
             spec: replaces.map_or(0, |spec| spec.0),
             cpus: *cpus.words(),
             preferred: *preferred.words(),
-            ..with_task(bare, task)
+            ..with_task(&bare, task)
         },
         ForeignCall::Schedule { spec, ref task, cpu, cpus, priority, terms, runtime } => {
             HostRequest {
@@ -34,21 +34,21 @@ pub fn request(call: &ForeignCall, ticket: Ticket) -> HostRequest {
                     deadline_ns: terms.map_or(0, |terms| terms.deadline.as_ns()),
                     period_ns: terms.map_or(0, |terms| terms.period.as_ns()),
                 },
-                ..with_task(bare, task)
+                ..with_task(&bare, task)
             }
         }
-        ForeignCall::Release { spec } => about(bare, PluginFunction::Release, spec),
-        ForeignCall::Attach { spec } => about(bare, PluginFunction::Attach, spec),
-        ForeignCall::Detach { spec } => about(bare, PluginFunction::Detach, spec),
+        ForeignCall::Release { spec } => about(&bare, PluginFunction::Release, spec),
+        ForeignCall::Attach { spec } => about(&bare, PluginFunction::Attach, spec),
+        ForeignCall::Detach { spec } => about(&bare, PluginFunction::Detach, spec),
         ForeignCall::Rank => HostRequest { call: PluginFunction::Rank as u32, ..bare },
     }
 }
 
-fn about(bare: HostRequest, call: PluginFunction, spec: SpecId) -> HostRequest {
-    HostRequest { call: call as u32, spec: spec.0, ..bare }
+fn about(bare: &HostRequest, call: PluginFunction, spec: SpecId) -> HostRequest {
+    HostRequest { call: call as u32, spec: spec.0, ..*bare }
 }
 
-fn with_task(bare: HostRequest, task: &Task) -> HostRequest {
+fn with_task(bare: &HostRequest, task: &Task) -> HostRequest {
     let params = &task.params;
     HostRequest {
         period_ns: params.period.map_or(0, Span::as_ns),
@@ -57,7 +57,7 @@ fn with_task(bare: HostRequest, task: &Task) -> HostRequest {
         deadline_ns: params.deadline.map_or(0, Span::as_ns),
         priority: params.priority.map_or(0, |priority| priority.0.into()),
         flags: if task.ignore_admission { IGNORE_ADMISSION } else { 0 },
-        ..bare
+        ..*bare
     }
 }
 

@@ -184,20 +184,20 @@ impl Plugin {
         let nothing = HostResponse { ticket: question.ticket, verdict, ..HostResponse::NOTHING };
         ranks.clear();
         Some(match call {
-            PluginFunction::Accept | PluginFunction::Change => self.answer(nothing, &place),
+            PluginFunction::Accept | PluginFunction::Change => self.answer(&nothing, &place),
             _ => HostResponse { ranks: self.rank(ranks), ..nothing },
         })
     }
 
     /// Returns the answer to a question. Only a rejection has a reason, and only another verdict
     /// has a placement. A plugin of version 1 does not have the fields of version 2.
-    fn answer(&self, nothing: HostResponse, place: &abi::Place) -> HostResponse {
+    fn answer(&self, nothing: &HostResponse, place: &abi::Place) -> HostResponse {
         let is_new = self.sizes != abi::Sizes::V1;
         if nothing.verdict == abi::NO {
             let reason = if is_new { place.reason } else { [0; abi::REASON] };
-            return HostResponse { reason, ..nothing };
+            return HostResponse { reason, ..*nothing };
         }
-        let placed = HostResponse { cpu: place.cpu, priority: place.priority, ..nothing };
+        let placed = HostResponse { cpu: place.cpu, priority: place.priority, ..*nothing };
         if !is_new {
             return placed;
         }

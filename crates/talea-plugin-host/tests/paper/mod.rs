@@ -212,6 +212,7 @@ struct Held {
 }
 
 /// Whether on some CPU the search for a window with too much demand would begin later than [`FAR`].
+#[allow(clippy::cast_precision_loss, reason = "an estimate of an instant")]
 fn is_far(held: &[Held], leaving: Option<usize>, params: &Params) -> bool {
     let others = held.iter().enumerate().filter(|(at, _)| leaving != Some(*at));
     let others: Vec<&Held> = others.map(|(_, held)| held).collect();
