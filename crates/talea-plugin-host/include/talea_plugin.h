@@ -126,7 +126,8 @@ struct talea_plugin_place {
     uint64_t runtime_ns;           /* Q^a: runtime_ns .. desired_ns of the task; 0: runtime_ns */
     uint64_t deadline_ns;          /* deadline class: at most D and T of the task; 0: D, or T */
     uint64_t period_ns;            /* deadline class: at most T of the task; 0: T */
-    struct talea_plugin_cpus cpus; /* CPUs of the thread, some of the task's; empty: cpu alone */
+    struct talea_plugin_cpus cpus; /* empty, or cpu alone; deadline class over a root domain: all
+                                      of the task's. In schedule(): the CPUs of the thread */
     char reason[TALEA_PLUGIN_REASON]; /* why not, for the client and the audit trail. The daemon
                                          replaces bytes that are not printable ASCII by '?'. */
 };
