@@ -5,6 +5,7 @@
 //! later call keeps complete results, whatever their verdict. It repeats experiments that were
 //! interrupted, failed or were inconclusive.
 
+use crate::papers;
 use anyhow::{Context, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -129,8 +130,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         let word = code.map_or("not yet", word);
         table.row(vec![one.name.to_owned(), word.to_owned(), took, text.display().to_string()]);
     }
-    output::print(&table.render())?;
+    let papers = papers::write(&args.out)?;
+    output::print(&format!(
+        "{}the papers' figures beside these: {}\n",
+        table.render(),
+        papers.display()
+    ))?;
     Ok(exit(&codes))
+}
+
+/// Whether there is an experiment of this name.
+#[cfg(test)]
+pub(crate) fn is_experiment(name: &str) -> bool {
+    EXPERIMENTS.iter().any(|one| one.name == name)
 }
 
 fn seconds(took: Duration) -> String {

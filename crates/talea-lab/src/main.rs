@@ -23,6 +23,7 @@ mod figures;
 mod folder;
 mod ipc;
 mod l3c;
+mod papers;
 mod placement;
 mod reapply;
 mod request;

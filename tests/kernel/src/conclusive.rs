@@ -68,7 +68,9 @@ mod tests {
         let ends = |minimum, conclusive: &[bool]| {
             std::panic::catch_unwind(|| {
                 let mut runs = Runs::at_least(minimum);
-                conclusive.iter().for_each(|&is| runs.add(is));
+                for &is in conclusive {
+                    runs.add(is);
+                }
             })
             .is_ok()
         };
