@@ -11,6 +11,11 @@ use std::path::{Path, PathBuf};
 
 /// Figures of the papers.
 const FIGURES: &str = include_str!("papers.txt");
+/// First lines of the table.
+const HEAD: &str = "\
+| paper | figure | quantity | paper | here | difference |
+| --- | --- | --- | --- | --- | --- |
+";
 /// Cell of a value that no experiment has given.
 const NOTHING: &str = "–";
 
@@ -63,9 +68,7 @@ impl Figure {
 
 /// Writes the table of the results in `folder` as Markdown, and returns its path.
 pub(super) fn write(folder: &Path) -> anyhow::Result<PathBuf> {
-    let mut table = String::from(
-        "| paper | figure | quantity | paper | here | difference |\n| --- | --- | --- | --- | --- | --- |\n",
-    );
+    let mut table = HEAD.to_owned();
     for figure in figures() {
         let output = fs::read_to_string(folder.join(format!("{}.txt", figure.experiment)));
         let here = output.ok().and_then(|output| figure.value_in(&output));
