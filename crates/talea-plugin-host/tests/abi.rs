@@ -1,7 +1,9 @@
 //! Checks the header against the Rust side, by a C and a C++ compiler with every warning an error.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+#[path = "../../talea-object/tests/header/mod.rs"]
+mod header;
+
+use header::{compile_c, compile_cpp};
 
 /// C program that asserts the layout of `src/abi.rs` for the header.
 const PROGRAM: &str = r#"
@@ -37,34 +39,12 @@ AT(talea_plugin, attach, 56); AT(talea_plugin, detach, 64);
 int main(void) { return 0; }
 "#;
 
-fn scratch(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(path.parent().expect("a parent")).expect("scratch folder");
-    path
-}
-
-fn compile(compiler: &str, arguments: &[&str], source: &Path) {
-    let output = Command::new(compiler)
-        .args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"])
-        .args(arguments)
-        .arg(concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include"))
-        .arg(source)
-        .output()
-        .expect("a compiler");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
 #[test]
 fn r18_the_header_has_the_layout_that_the_host_reads() {
-    let source = scratch("abi.c");
-    std::fs::write(&source, PROGRAM).expect("write");
-    compile("cc", &["-std=c11", "-Wstrict-prototypes"], &source);
+    compile_c("abi", PROGRAM);
 }
 
 #[test]
 fn r18_the_header_is_also_cpp() {
-    let source = scratch("abi.cpp");
-    std::fs::write(&source, "#include \"talea_plugin.h\"\nint main() { return 0; }\n")
-        .expect("write");
-    compile("c++", &["-std=c++17"], &source);
+    compile_cpp("talea_plugin.h");
 }
