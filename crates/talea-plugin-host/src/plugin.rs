@@ -236,8 +236,8 @@ impl Plugin {
 /// Returns the table of the newest version that the plugin supports, with the sizes of its
 /// structures.
 fn read_newest_table(entry: abi::Entry) -> Result<(abi::Plugin, abi::Sizes), LoadError> {
-    let versions = (abi::ABI_OLDEST..=abi::ABI).rev();
-    for version in mutate!("plugin-abi-one", versions, versions.take(1)) {
+    let oldest = mutate!("plugin-abi-one", abi::ABI_OLDEST, abi::ABI);
+    for version in (oldest..=abi::ABI).rev() {
         // SAFETY: the header declares the symbol with this signature; a plugin that lies hurts only
         // itself.
         let returned = unsafe { entry(version) };
