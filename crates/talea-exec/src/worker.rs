@@ -14,7 +14,8 @@ use talea_os::event_count::Woken;
 use talea_os::thread_cpu_clock::ThreadCpuClock;
 use talea_os::{clock, sched};
 
-/// Maximum time that a worker sleeps in a wait for a device without a check whether the run is over.
+/// Maximum time that a worker sleeps in a wait for a device before it checks whether the run is
+/// over.
 const MAX_DEVICE_SLEEP: Span = Span::from_ns(50_000_000);
 
 /// Worker between its shared state and its job body.

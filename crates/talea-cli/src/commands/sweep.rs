@@ -77,12 +77,8 @@ pub(crate) struct Args {
         value_parser = talea_study::options::run_length
     )]
     duration: Option<Span>,
-    /// Execute each run on real threads, one after the other, and report both overheads.
-    #[arg(long, conflicts_with = "threads")]
-    execute: bool,
-    /// Number of threads; by default one per CPU.
-    #[arg(long, value_name = "N")]
-    threads: Option<std::num::NonZeroUsize>,
+    #[command(flatten)]
+    means: Means,
     /// Write every run to FILE.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -97,6 +93,17 @@ pub(crate) struct Args {
     output: talea_study::options::Output,
     #[command(flatten)]
     draw: GenerationArgs,
+}
+
+/// Means of the runs.
+#[derive(ClapArgs, Debug)]
+struct Means {
+    /// Execute each run on real threads, one after the other, and report both overheads.
+    #[arg(long, conflicts_with = "threads")]
+    execute: bool,
+    /// Number of threads; by default one per CPU.
+    #[arg(long, value_name = "N")]
+    threads: Option<std::num::NonZeroUsize>,
 }
 
 /// List of seeds.
@@ -431,9 +438,9 @@ fn sweep(options: &Options, grid: &Grid<'_>) -> anyhow::Result<Exit> {
             return Ok(Exit::Usage);
         }
     }
-    let threads = match args.threads {
+    let threads = match args.means.threads {
         // Real runs need the CPUs for themselves.
-        _ if args.execute => 1,
+        _ if args.means.execute => 1,
         Some(threads) => threads.get(),
         None => batch::threads(),
     };
@@ -447,7 +454,7 @@ fn sweep(options: &Options, grid: &Grid<'_>) -> anyhow::Result<Exit> {
             .system(&some, seed, mutate!("sweep-sets", set, 0))
             .map_err(|wrong| SweepError::Usage(grid.describe_error(&values, &wrong, seed)))?;
         let duration = args.duration.unwrap_or(system.duration);
-        let seen = if args.execute {
+        let seen = if args.means.execute {
             execute(options, &system, duration, seed)?.map_err(SweepError::Refused)?
         } else {
             measure::run(&system, duration, seed).map_err(SweepError::Usage)?
@@ -484,7 +491,7 @@ fn sweep(options: &Options, grid: &Grid<'_>) -> anyhow::Result<Exit> {
         write(path, show::csv(&grid.axes, &points))?;
     }
     if let Some(path) = &args.svg {
-        let how = if args.execute { "executed" } else { "simulated" };
+        let how = if args.means.execute { "executed" } else { "simulated" };
         let title =
             format!("{}, {how}", args.file.file_name().unwrap_or_default().to_string_lossy());
         let svg =

@@ -88,9 +88,9 @@ fn system(rng: &mut Rng) -> String {
     text
 }
 
-/// Checks the systems of `numbers`, each in up to `tries` runs. No run may contradict the model. In a
-/// soak test all systems must have a conclusive run, otherwise two in five, because CPU stalls may
-/// make runs inconclusive.
+/// Checks the systems of `numbers`, each in up to `tries` runs. No run may contradict the model. In
+/// a soak test all systems must have a conclusive run, otherwise two in five, because CPU stalls
+/// may make runs inconclusive.
 fn agree(numbers: std::ops::Range<u64>) {
     let scratch = Scratch::new();
     let tries = soak::many(3, 40);
