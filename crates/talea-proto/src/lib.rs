@@ -21,8 +21,7 @@ pub use counters::Counters;
 pub use message::{Granted, Owner, Reply, Request, SpecId, SpecInfo, Task, ThreadRef};
 pub use refusal::{Code, Field, PluginAnswer, Refusal, Rejection};
 
-/// Protocol version of this build: 3 since a task may name the thread that it is meant for, and a
-/// spec has the overruns of its thread.
+/// Protocol version of this build: 4 since a plugin from outside states the reason of a refusal.
 pub const VERSION: u16 = 4;
 /// Maximum length of a message, in bytes.
 pub const MESSAGE_MAX: usize = 16 * 1024;

@@ -663,11 +663,10 @@ fn metrics_count_what_has_happened_and_replace_a_file_at_once() {
         let ended = talea.run(&["metrics", "--output", file_name]);
         assert_eq!((ended.code, &*ended.out), (Some(0), ""), "{}", ended.err);
         let text = std::fs::read_to_string(&file).expect("written");
-        let value = move |series: &str| -> f64 {
+        move |series: &str| -> f64 {
             let line = text.lines().find_map(|line| line.strip_prefix(series));
             line.and_then(|rest| rest.trim().parse().ok()).unwrap_or_else(|| panic!("{series}"))
-        };
-        value
+        }
     };
     let before = read();
     let refused = "talea_refused_total{reason=\"unknown-plugin\"}";
@@ -675,7 +674,7 @@ fn metrics_count_what_has_happened_and_replace_a_file_at_once() {
     assert_ne!(ended.code, Some(0), "{}", ended.err);
     let ended = talea.run_as(ALICE, &["run", "--priority", "5", "--plugin", "fp", "--", "true"]);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
-    eventually("the grant has ended", || read()("talea_grants") == before("talea_grants"));
+    eventually("the grant has ended", || read()("talea_grants") < 0.5);
     let after = read();
     for (series, events) in [
         (refused, 1.0),
@@ -684,7 +683,8 @@ fn metrics_count_what_has_happened_and_replace_a_file_at_once() {
         ("talea_released_total", 1.0),
         ("talea_overruns_total", 0.0),
     ] {
-        assert_eq!(after(series) - before(series), events, "{series}");
+        let difference = after(series) - before(series) - events;
+        assert!(difference.abs() < 0.5, "{series}: {difference}");
     }
     // Every request has a time, except the one that asks.
     assert!(after("talea_request_seconds_count") >= after("talea_requests_total") - 2.0);

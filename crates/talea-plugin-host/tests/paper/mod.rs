@@ -110,7 +110,8 @@ impl Side {
         self.seq += 1;
         let (session, seq, entropy) = (SessionId(1), self.seq, u128::from(self.seq));
         let thread = thread.map(Ok);
-        let said = self.handle(Input::Received { session, seq, request, thread, entropy });
+        let said =
+            self.handle(Input::Received { session, seq, request, thread, caller: None, entropy });
         said.expect("a reply")
     }
 
