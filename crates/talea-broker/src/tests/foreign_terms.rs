@@ -318,6 +318,7 @@ fn a_question_follows_the_notifications_of_other_users() {
     assert!(matches!(world.calls.values().next(), Some((_, ForeignCall::Accept { .. }, _))));
 }
 
+#[expect(clippy::large_types_passed_by_value, reason = "the closure owns it")]
 fn deadline(answer: ForeignAnswer) -> impl Fn(&ForeignCall) -> Option<ForeignAnswer> {
     move |question| {
         let ForeignCall::Accept { epoch, .. } = question else { return yes(question) };
@@ -326,9 +327,9 @@ fn deadline(answer: ForeignAnswer) -> impl Fn(&ForeignCall) -> Option<ForeignAns
 }
 
 /// Requests `task` of the plugin `ours-dl`, which gives `answer`.
-fn request(world: &mut Simulation, client: SessionId, task: Task, answer: ForeignAnswer) -> Reply {
+fn request(world: &mut Simulation, client: SessionId, task: Task, answer: &ForeignAnswer) -> Reply {
     ask(world, client, Request::Create(by(task, "ours-dl")));
-    world.answer_call(deadline(answer));
+    world.answer_call(deadline(*answer));
     answer_all(world);
     last(world, client).expect("a reply")
 }
@@ -375,7 +376,7 @@ fn r18_a_plugin_chooses_the_parameters_of_the_deadline_class() {
         let mut world = world_of(setup(&["ours-dl"], 2), 2);
         let client = world.connect(1000);
         let tid = world.tid_of(client);
-        let said = request(&mut world, client, task, answer);
+        let said = request(&mut world, client, task, &answer);
         assert_eq!(is_out_of_bounds(&world), expected.is_none(), "{answer:?}");
         let Some((runtime_us, deadline_us, period_us)) = expected else { continue };
         let Reply::Granted(granted) = said else { panic!("{said:?}") };
@@ -408,9 +409,9 @@ fn r18_the_kernel_admits_all_deadline_tasks_of_a_plugin() {
     for (work, ok) in [(40_000, true), (40_001, false)] {
         let mut world = world_of(setup(&["ours-dl"], 2), 2);
         let client = world.connect(1000);
-        let said = request(&mut world, client, timed(50_000, 100_000), cpu(0));
+        let said = request(&mut world, client, timed(50_000, 100_000), &cpu(0));
         assert!(matches!(said, Reply::Granted(_)));
-        let said = request(&mut world, client, timed(work, 100_000), cpu(0));
+        let said = request(&mut world, client, timed(work, 100_000), &cpu(0));
         assert_eq!((matches!(said, Reply::Granted(_)), is_out_of_bounds(&world)), (ok, !ok));
     }
     // Beside `edf`, whose tasks the plugin does not know.
@@ -419,7 +420,7 @@ fn r18_the_kernel_admits_all_deadline_tasks_of_a_plugin() {
     for _ in 0..2 {
         world.create(client, by(timed(50_000, 100_000), "edf"));
     }
-    let said = request(&mut world, client, timed(40_001, 100_000), cpu(0));
+    let said = request(&mut world, client, timed(40_001, 100_000), &cpu(0));
     let Reply::Refused(refusal) = said else { panic!("{said:?}") };
     assert!(matches!(refusal.answers[0].verdict, PluginVerdict::No(no)
         if no.reason == RejectionReason::NoRoom && no.cpu == Some(0)));
@@ -427,7 +428,7 @@ fn r18_the_kernel_admits_all_deadline_tasks_of_a_plugin() {
     // Densities beyond the share would break the guarantee of `edf`, but not of an empty CPU.
     let mut dense = timed(10_000, 100_000);
     dense.params.deadline = Span::from_us(20_000);
-    let said = request(&mut world, client, dense, cpu(0));
+    let said = request(&mut world, client, dense, &cpu(0));
     let Reply::Refused(refusal) = said else { panic!("{said:?}") };
     assert!(matches!(refusal.answers[0].verdict, PluginVerdict::No(no)
         if no.reason == RejectionReason::WouldBreakOthers));
@@ -446,7 +447,7 @@ fn r18_a_plugin_of_the_deadline_class_serves_a_whole_root_domain() {
         let client = world.connect(1000);
         let tid = world.tid_of(client);
         let answer = ForeignAnswer { cpus, ..ForeignAnswer::default() };
-        let said = request(&mut world, client, timed(50_000, 100_000), answer);
+        let said = request(&mut world, client, timed(50_000, 100_000), &answer);
         assert_eq!((matches!(said, Reply::Granted(_)), is_out_of_bounds(&world)), (ok, !ok));
         let Reply::Granted(granted) = said else { continue };
         assert_eq!((granted.cpu, granted.mechanism), (None, Mechanism::DeadlineGlobal));
@@ -461,7 +462,7 @@ fn r18_the_thread_of_a_deadline_task_stays_on_its_cpu() {
     let mut world = world_of(setup(&["ours-dl"], 2), 2);
     let client = world.connect(1000);
     let tid = world.tid_of(client);
-    let said = request(&mut world, client, timed(10_000, 100_000), ForeignAnswer::default());
+    let said = request(&mut world, client, timed(10_000, 100_000), &ForeignAnswer::default());
     let Reply::Granted(granted) = said else { panic!("{said:?}") };
     assert_eq!(world.attach(client, granted.spec, tid), Reply::Done);
     answer_all(&mut world);
