@@ -791,11 +791,8 @@ impl Simulation {
         }
         for (session, connection) in &self.connections {
             if connection.is_reading && self.calls.is_empty() {
-                assert!(
-                    connection.outstanding.is_empty(),
-                    "{session:?} waits for {:?}",
-                    connection.outstanding
-                );
+                let unanswered = &connection.outstanding;
+                assert!(unanswered.is_empty(), "{session:?} waits for {unanswered:?}");
             }
         }
     }

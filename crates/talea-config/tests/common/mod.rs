@@ -20,7 +20,7 @@ impl Names for Table {
     }
 
     fn group(&self, name: &str) -> Option<u32> {
-        [("audio", 29), ("realtime", 99)]
+        [("audio", 29), ("realtime", 99), ("pipewire", 108)]
             .iter()
             .find(|(known, _)| *known == name)
             .map(|&(_, id)| id)
