@@ -77,7 +77,7 @@ pub(super) fn read(
         }
     }
     let options = options(kind, table, findings);
-    let is_deadline = options.as_ref().is_some_and(PluginKind::is_deadline);
+    let is_deadline = options.as_ref().map_or(kind == "edf", PluginKind::is_deadline);
     let band_field = if is_deadline { None } else { table.require("priorities", findings) };
     if let Some(PluginKind::Foreign(foreign)) = &options {
         of_another_class(table, foreign, findings);

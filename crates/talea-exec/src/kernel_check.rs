@@ -121,7 +121,7 @@ impl OrderViolation {
 /// which the CPU was idle or ran another thread of the run.
 ///
 /// `subtract_excused` subtracts the parts of an interval that have another cause. `is_exempt` is
-/// true for tasks that the switch trace does not show: programs.
+/// true for tasks that the switch trace does not show: programs, and those that keep an idle CPU.
 pub fn violations(
     cpus: u32,
     record: &[RecordEntry],

@@ -111,6 +111,13 @@ impl JobProgram {
         })
     }
 
+    /// Whether a job may wait for a device and keep its CPU idle.
+    pub fn may_hold(&self) -> bool {
+        let holds =
+            |step: &JobStep| matches!(step.action, StepAction::Occupy { is_spinning: false, .. });
+        self.versions.iter().flatten().any(holds)
+    }
+
     /// Sets the seed of the offsets of floating sections.
     #[must_use]
     pub fn with_seed(self, seed: u64) -> JobProgram {

@@ -184,6 +184,11 @@ impl<M: Mechanism> Executor<M> {
         self.tasks.iter().map(TaskState::stats).collect()
     }
 
+    /// Returns whether jobs of each task may wait for a device and keep their CPU idle.
+    pub(crate) fn holding(&self) -> Vec<bool> {
+        self.tasks.iter().map(TaskState::may_hold).collect()
+    }
+
     /// Returns the number of jobs that were refused because a backlog was full.
     pub(crate) fn refused(&self) -> u64 {
         self.refused

@@ -173,6 +173,11 @@ impl TaskState {
         self.segment = Segment::None;
     }
 
+    /// Whether a job may wait for a device and keep its CPU idle.
+    pub(super) fn may_hold(&self) -> bool {
+        self.program.as_ref().is_some_and(JobProgram::may_hold)
+    }
+
     /// Takes the next action of the job program after a segment; `None` if the job works on, or
     /// ends.
     pub(super) fn take_action(&mut self) -> Option<ResolvedAction> {

@@ -37,6 +37,8 @@ pub struct RootReport {
     pub job_stats: Vec<JobStats>,
     /// `programs[n]`: report of the program of task `n`.
     pub programs: Vec<Option<ProgramReport>>,
+    /// `holding[n]`: whether jobs of task `n` may wait for a device and keep their CPU idle.
+    pub holding: Vec<bool>,
     /// `stopped_times[n]`: CPU time that the program of task `n` consumed while it was stopped.
     pub stopped_times: Vec<Option<StoppedTime>>,
     /// Intervals in which the root's CPUs made less progress than ordered, in order of their ends.

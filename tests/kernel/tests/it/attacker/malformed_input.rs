@@ -30,6 +30,7 @@ fn is_harmless(reply: &Reply) {
         Reply::Session(info) => assert_eq!(info.uid, MALLORY),
         Reply::End
         | Reply::Status(_)
+        | Reply::Counters(_)
         | Reply::Plugin(_)
         | Reply::PluginCpu(_)
         | Reply::Explained { .. }
