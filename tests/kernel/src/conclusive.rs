@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Total time in which one test repeats inconclusive runs. The time limit of a test
 /// ([`crate::Bench`]) is longer.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Count of the runs of one test. Dropping it prints the count, and fails the test if too few runs
 /// were conclusive.
@@ -26,11 +26,14 @@ impl Runs {
         Runs { minimum, conclusive: 0, tries: 0, end: Instant::now() + PATIENCE }
     }
 
-    /// Repeats `run` until it returns the result of a conclusive run: once, and for half of the
-    /// remaining time, which leaves time for other runs.
+    /// Repeats `run` until it returns the result of a conclusive run: once, and for a part of the
+    /// remaining time that leaves as much for each conclusive run that the test still needs.
     pub fn repeat<T>(&mut self, mut run: impl FnMut() -> Option<T>) -> Option<T> {
         let begin = Instant::now();
-        let end = begin + self.end.saturating_duration_since(begin) / 2;
+        let needed = self.minimum.saturating_sub(self.conclusive);
+        // A test that has enough spends little on further runs.
+        let parts = if needed == 0 { 16 } else { needed };
+        let end = begin + self.end.saturating_duration_since(begin) / parts;
         for number in 1.. {
             let result = run();
             self.add(result.is_some());

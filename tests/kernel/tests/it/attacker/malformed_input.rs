@@ -24,6 +24,7 @@ fn is_harmless(reply: &Reply) {
                     | Code::NotRoot
                     | Code::NoPlugin
                     | Code::UnknownPlugin
+                    | Code::NotFrontEnd
             ),
             "{refusal:?}"
         ),
