@@ -80,7 +80,7 @@ fn entries() -> Result<Vec<Entry>> {
         }
     }
     for name in ["Cargo.toml", "deny.toml"] {
-        let text = fs::read_to_string(shell::root().join(name)).unwrap_or_default();
+        let text = fs::read_to_string(shell::root().join(name)).context(name)?;
         entries.extend(Entry::new(name.to_owned(), "toml", &text));
     }
     Ok(entries)

@@ -28,6 +28,7 @@
 
 use crate::broker::{Broker, Timer};
 use crate::input::{Errno, ProcessId, SessionId, ThreadId, Uids};
+use crate::session::Session;
 use crate::spec::{Attached, Spec};
 use crate::subjects::Subject;
 use std::collections::{BTreeMap, VecDeque};
@@ -605,27 +606,20 @@ impl Broker {
     /// Records a refusal of the current request of a connection.
     pub(crate) fn record_refusal(&mut self, session: SessionId, asked: Asked, refusal: &Refusal) {
         let Some(session) = self.sessions.get(&session) else { return };
+        let event = AuditEvent::Refusal {
+            request: asked.request,
+            code: refusal.code,
+            field: refusal.field,
+            asked: refusal.asked,
+            limit: refusal.limit,
+            errno: Errno(refusal.errno),
+            reason: mutate!("trail-reason", given_reason(refusal), None),
+        };
         let record = AuditRecord {
-            subject: Some(session.subject),
-            first: self.now,
-            last: self.now,
-            count: 1,
-            uid: session.uid,
-            process: session.process,
             spec: asked.spec,
             plugin: asked.plugin,
             rule: refusal.rule.as_deref().map(Arc::from),
-            thread: None,
-            by: self.clients.front_end(session.client),
-            event: AuditEvent::Refusal {
-                request: asked.request,
-                code: refusal.code,
-                field: refusal.field,
-                asked: refusal.asked,
-                limit: refusal.limit,
-                errno: Errno(refusal.errno),
-                reason: mutate!("trail-reason", given_reason(refusal), None),
-            },
+            ..self.session_record(session, event)
         };
         mutate!("trail-refusal", self.record_event(record));
     }
@@ -634,25 +628,25 @@ impl Broker {
     pub(crate) fn record_nice(&mut self, session: SessionId, thread: AuditThread, nice: i8) {
         let Some(session) = self.sessions.get(&session) else { return };
         let rule = self.clients.snapshot(session.client).nice_rule();
-        self.record_event(AuditRecord {
-            subject: Some(session.subject),
-            first: self.now,
-            last: self.now,
-            count: 1,
-            uid: session.uid,
-            process: session.process,
-            spec: SpecId(0),
-            plugin: None,
-            rule: rule.and_then(|rule| self.rules.shared_origin(rule)),
-            thread: Some(thread),
-            by: self.clients.front_end(session.client),
-            event: AuditEvent::Nice { nice },
-        });
+        let record = self.session_record(session, AuditEvent::Nice { nice });
+        let rule = rule.and_then(|rule| self.rules.shared_origin(rule));
+        self.record_event(AuditRecord { rule, thread: Some(thread), ..record });
     }
 
-    /// Records an event of the daemon itself.
-    pub(crate) fn record_daemon_event(&mut self, event: AuditEvent) {
-        self.record_event(AuditRecord {
+    /// Returns the record of an event of a connection, without a spec and a thread.
+    fn session_record(&self, session: &Session, event: AuditEvent) -> AuditRecord {
+        AuditRecord {
+            subject: Some(session.subject),
+            uid: session.uid,
+            process: session.process,
+            by: self.clients.front_end(session.client),
+            ..self.daemon_record(event)
+        }
+    }
+
+    /// Returns the record of an event of the daemon itself.
+    fn daemon_record(&self, event: AuditEvent) -> AuditRecord {
+        AuditRecord {
             subject: None,
             first: self.now,
             last: self.now,
@@ -665,7 +659,12 @@ impl Broker {
             thread: None,
             by: None,
             event,
-        });
+        }
+    }
+
+    /// Records an event of the daemon itself.
+    pub(crate) fn record_daemon_event(&mut self, event: AuditEvent) {
+        self.record_event(self.daemon_record(event));
     }
 
     /// Records the overruns of a thread since the last report. `overruns` is their number since

@@ -3,7 +3,7 @@
 //! No count ever decreases. Each has its event in the audit trail, except the refusals that concern
 //! no connection, and the times of requests.
 
-/// Number of reasons for a refusal: every [`Code`](crate::Code) is at most this number.
+/// Number of counts of refusals. The number of every [`Code`](crate::Code) is smaller.
 pub const CODES: usize = 32;
 
 /// Upper bounds of all counts but the last one of [`RequestTimes`], in nanoseconds.

@@ -65,12 +65,13 @@ pub struct Suspending {
     pub level: u64,
 }
 
-impl Suspending {
-    /// Returns the task with its suspension as work; `None` if the sum overflows.
-    fn oblivious(&self) -> Option<Sporadic> {
-        let cost = self.task.cost.as_ns().checked_add(self.suspension.as_ns())?;
-        Some(Sporadic { cost: Work::from_ns(cost), ..self.task })
-    }
+/// Returns the tasks with their suspensions as work.
+fn oblivious(tasks: &[Suspending]) -> Result<Vec<Sporadic>, Inconclusive> {
+    let with_work = |of: &Suspending| {
+        let cost = of.task.cost.as_ns().checked_add(of.suspension.as_ns())?;
+        Some(Sporadic { cost: Work::from_ns(cost), ..of.task })
+    };
+    tasks.iter().map(with_work).collect::<Option<_>>().ok_or(Inconclusive::Limit)
 }
 
 /// Returns the longest response of each task from its arrival, under EDF; `None` without a bound.
@@ -81,11 +82,7 @@ pub fn edf_bounds(
     tasks: &[Suspending],
     scratch: &mut Scratch,
 ) -> Result<Vec<Option<Span>>, Inconclusive> {
-    let all = tasks
-        .iter()
-        .map(Suspending::oblivious)
-        .collect::<Option<Vec<_>>>()
-        .ok_or(Inconclusive::Limit)?;
+    let all = oblivious(tasks)?;
     let mut out = vec![None; tasks.len()];
     edf_response::bounds(&all, scratch, &mut out)?;
     Ok(out.into_iter().map(|bound| bound.map(|bound| bound.arrival)).collect())
@@ -100,11 +97,7 @@ pub fn fp_bounds(
     tasks: &[Suspending],
     scratch: &mut Scratch,
 ) -> Result<Vec<Option<Span>>, Inconclusive> {
-    let all = tasks
-        .iter()
-        .map(Suspending::oblivious)
-        .collect::<Option<Vec<_>>>()
-        .ok_or(Inconclusive::Limit)?;
+    let all = oblivious(tasks)?;
     let mut found: Vec<Option<Span>> = Vec::with_capacity(tasks.len());
     for (at, task) in tasks.iter().enumerate() {
         // The other tasks of the level interfere, too; the task itself comes last.

@@ -4,6 +4,8 @@
 
 use super::{Code, Field, RejectionReason};
 
+const _: () = assert!((Code::ALL[Code::ALL.len() - 1] as usize) < crate::counters::CODES);
+
 impl Code {
     /// All codes, in order of their numbers.
     pub const ALL: [Code; 24] = [

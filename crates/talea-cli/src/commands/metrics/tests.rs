@@ -116,3 +116,24 @@ fn a_large_machine_has_at_most_200_series_and_the_last_ones_are_added_up() {
     assert_eq!(of("talea_user_granted_cpus"), (MAX_SERIES, 500.0 / 8.0));
     assert!(found.contains_key("talea_free_cpus{plugin=\"other\",cpu=\"other\"}"));
 }
+
+#[test]
+fn the_manual_names_only_series_that_exist() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual/administrators.md");
+    let manual = std::fs::read_to_string(path).expect("the manual");
+    let found = read(&state(1, 1, 1).expose(Format::Prometheus), Format::Prometheus);
+    let is_word = |c: char| c.is_ascii_lowercase() || c == '_';
+    let named = manual.match_indices("talea_").map(|(at, _)| {
+        let rest = &manual[at..];
+        &rest[..rest.find(|c| !is_word(c)).unwrap_or(rest.len())]
+    });
+    let named: BTreeSet<&str> = named.collect();
+    assert!(named.len() > 12, "{named:?}");
+    for name in named {
+        let is_series = |series: &String| {
+            let metric = series.split('{').next().unwrap_or_default();
+            metric == name || metric == format!("{name}_bucket")
+        };
+        assert!(found.keys().any(is_series), "{name} is no series");
+    }
+}
