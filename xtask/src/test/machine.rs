@@ -1,10 +1,12 @@
-//! Load of the machine during a job, by which a reader judges a failed kernel test.
+//! Load of the machine during a job, by which a reader judges a failed kernel test, and the limit
+//! of real-time threads, which the kernel tests need.
 //!
 //! Steal is CPU time that the hypervisor withheld from runnable threads. Load and pressure say how
 //! many threads waited for a CPU. Sources: `/proc/stat`, `/proc/loadavg`, `/proc/pressure/cpu`,
 //! `uname`.
 
 use std::fmt::Write;
+use std::process::{Child, Command, Stdio};
 
 /// CPU time of all CPUs since the machine started, in clock ticks: total, idle time and steal.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +52,48 @@ impl Reading {
         };
         let (steal, idle) = (permille(end.steal, self.steal), permille(end.idle, self.idle));
         format!("steal {}.{} %, idle {} %", steal / 10, steal % 10, idle / 10)
+    }
+}
+
+/// Kernel with its default limit of real-time threads, 950 ms in each second.
+///
+/// Some machines start with -1. Then the kernel admits every `SCHED_DEADLINE` thread and throttles
+/// no control group, so tests of refusals and budgets fail. Dropping this, or the end of this
+/// process, restores the former value.
+pub(super) struct RtLimit(Child);
+
+impl RtLimit {
+    const FILE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+    const DEFAULT: &str = "950000";
+
+    /// Sets the default limit if the kernel has none and `may_change` is true. Prints the change,
+    /// or the command that an administrator has to run.
+    pub(super) fn ensure(may_change: bool) -> Option<RtLimit> {
+        let before = std::fs::read_to_string(RtLimit::FILE).ok()?;
+        if before.trim() != "-1" {
+            return None;
+        }
+        println!("kernel.sched_rt_runtime_us is -1: without a limit, kernel tests fail");
+        let command = format!("sysctl kernel.sched_rt_runtime_us={}", RtLimit::DEFAULT);
+        if !may_change {
+            println!("set the limit with: {command}");
+            return None;
+        }
+        // The shell continues when its input ends, also after a kill of this process.
+        let restore = format!("read end; echo -1 > {}", RtLimit::FILE);
+        let guard = Command::new("sh").args(["-c", &restore]).stdin(Stdio::piped()).spawn().ok()?;
+        match std::fs::write(RtLimit::FILE, RtLimit::DEFAULT) {
+            Ok(()) => println!("{command} (until the end of this command)"),
+            Err(error) => println!("{command}: {error}"),
+        }
+        Some(RtLimit(guard))
+    }
+}
+
+impl Drop for RtLimit {
+    fn drop(&mut self) {
+        self.0.stdin = None;
+        let _ = self.0.wait();
     }
 }
 

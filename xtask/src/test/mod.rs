@@ -57,6 +57,7 @@ pub(crate) enum Verdict {
 pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     let selected = parse(args)?;
     println!("{}", machine::name());
+    let _limit = machine::RtLimit::ensure(system::may_install());
     shell::end_programs_at(Instant::now() + TIME_LIMIT);
     let report = Mutex::new(Report::new());
     let is_selected =
