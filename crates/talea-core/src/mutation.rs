@@ -3,8 +3,9 @@
 //! Model: [`mutate!`](crate::mutate) names a point and holds the code and its mutant, a version
 //! that breaks the mechanism of that name. An ordinary build contains the code alone. A build with
 //! `--cfg mutate` contains both versions, and runs the mutant of the one point that the environment
-//! variable `TALEA_MUTATION` names. `cargo xtask mutate` builds once, activates one point after the
-//! other and expects the tests that `xtask/mutations.toml` lists for the point to fail.
+//! variable `TALEA_MUTATION` names. The compiler checks the mutants in every build. `cargo xtask
+//! mutate` builds once, activates one point after the other and expects the tests that
+//! `xtask/mutations.toml` lists for the point to fail.
 //!
 //! Invariant: without `--cfg mutate`, a point costs nothing and leaves no trace in the binary.
 //!
@@ -12,7 +13,19 @@
 
 /// Expands to `$code`. In a build with `--cfg mutate`, expands to `$mutant` where the environment
 /// activates the point `$name`. Without a mutant, the statement `$code` is left out there.
-#[cfg(not(mutate))]
+#[cfg(not(any(mutate, clippy)))]
+#[macro_export]
+macro_rules! mutate {
+    ($name:literal, $code:expr $(,)?) => {
+        $code
+    };
+    ($name:literal, $code:expr, $mutant:expr $(,)?) => {
+        if false { $mutant } else { $code }
+    };
+}
+
+/// Expands to `$code`: a mutant is wrong code, of which clippy would warn.
+#[cfg(clippy)]
 #[macro_export]
 macro_rules! mutate {
     ($name:literal, $code:expr $(, $mutant:expr)? $(,)?) => {
@@ -22,7 +35,7 @@ macro_rules! mutate {
 
 /// Expands to `$code`, and to `$mutant` where the environment activates the point `$name`. Without
 /// a mutant, the statement `$code` is left out there.
-#[cfg(mutate)]
+#[cfg(all(mutate, not(clippy)))]
 #[macro_export]
 macro_rules! mutate {
     ($name:literal, $code:expr $(,)?) => {{

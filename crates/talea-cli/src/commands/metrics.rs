@@ -19,7 +19,9 @@ use talea_study::output::{print, write_file};
 
 /// Print metrics for Prometheus: grants, refusals, overruns, the time of requests.
 #[derive(Args, Debug)]
-#[command(after_help = "Example: talea metrics --output /var/lib/node-exporter/talea.prom")]
+#[command(
+    after_help = "Example: talea metrics --output /var/lib/prometheus/node-exporter/talea.prom"
+)]
 pub(crate) struct MetricsArgs {
     /// Print the text format of OpenMetrics instead of that of Prometheus.
     #[arg(long)]

@@ -279,7 +279,7 @@ impl Thread {
                 &pending,
                 exit,
                 &reader,
-                dl_overruns::ThreadIncarnation::default
+                super::key::ThreadIncarnation::default
             )
         );
         Ok(if is_alive { Liveness::Confirmed } else { Liveness::Unknown })
