@@ -52,12 +52,14 @@ pub fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
 
 /// Prints the error that ends the command to standard error. Ignores a failure to print.
 pub fn print_error(error: &anyhow::Error) {
-    let _ = writeln!(io::stderr().lock(), "talea: {error:#}");
+    note(&format!("{error:#}"));
 }
 
-/// Prints a remark to standard error.
+/// Prints a remark to standard error, after the name of the program.
 pub fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "talea: {text}");
+    let path = std::env::args_os().next().unwrap_or_default();
+    let name = Path::new(&path).file_name().unwrap_or("talea".as_ref());
+    let _ = writeln!(io::stderr().lock(), "{}: {text}", name.display());
 }
 
 /// Meaning of a colour.
