@@ -35,19 +35,11 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
+use supervisor::Origin;
 use talea_proto::host::{
     HOST_MESSAGE_MAX, HOST_VERSION, HostRequest, HostResponse, HostSetup, failure,
 };
 use zerocopy::{FromBytes, IntoBytes};
-
-/// Process that has started this one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Origin {
-    /// `talead`, as its child.
-    Daemon,
-    /// The service manager, in a unit of its own.
-    Service,
-}
 
 /// Descriptor of the socket to `talead`.
 const SOCKET: i32 = 3;
@@ -56,7 +48,7 @@ fn main() -> ExitCode {
     // SAFETY: nothing in this program opens or closes descriptor 3; if it is not open, using it
     // gives an error.
     let daemon = unsafe { BorrowedFd::borrow_raw(SOCKET) };
-    let origin = if supervisor::is_service() { Origin::Service } else { Origin::Daemon };
+    let origin = Origin::of_this_process();
     if origin == Origin::Service {
         match supervisor::supervise(daemon) {
             Ok(None) => {}
@@ -99,7 +91,7 @@ fn serve(daemon: BorrowedFd, origin: Origin, buffer: &mut [u8]) -> Result<ExitCo
     // The reason is logged before the verdict is sent: talead reads the log as soon as it has the
     // verdict.
     let module_path = Path::new(OsStr::from_bytes(module));
-    match sandbox::enter(module_path, origin) {
+    match sandbox::enter(module_path, origin, daemon) {
         Ok(None) => {}
         Ok(Some(missing)) => log_error(missing),
         Err(why) => {

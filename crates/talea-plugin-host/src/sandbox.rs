@@ -10,19 +10,25 @@
 //! A host that runs as root, or that cannot drop its rights, refuses to load anything.
 
 use crate::landlock::Without;
-use crate::{Origin, landlock, seccomp};
+use crate::supervisor::Origin;
+use crate::{landlock, seccomp};
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 use talea_core::mutate;
 use talea_proto::host::HOST_UIDS;
 
-/// Drops all rights, except for loading `module`. Returns a right that this kernel cannot drop, in
-/// words.
+/// Drops all rights, except for loading `module`, and closes all descriptors above `daemon`.
+/// Returns a right that this kernel cannot drop, in words.
 ///
 /// # Errors
 /// The right that could not be dropped, in words. The process must then end without loading
 /// anything.
-pub(crate) fn enter(module: &Path, origin: Origin) -> Result<Option<&'static str>, String> {
+pub(crate) fn enter(
+    module: &Path,
+    origin: Origin,
+    daemon: BorrowedFd,
+) -> Result<Option<&'static str>, String> {
     if rustix::process::geteuid().is_root() || rustix::process::getuid().is_root() {
         return Err(
             "this program must not run as root; talead starts it as another user".to_owned()
@@ -30,7 +36,7 @@ pub(crate) fn enter(module: &Path, origin: Origin) -> Result<Option<&'static str
     }
     drop_capabilities()?;
     reset_oom_score();
-    close_leaked_descriptors();
+    close_leaked_descriptors(daemon);
     // Without it the filter would need a capability, and a set-user-id program could restore
     // rights.
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1).map_err(|error| format!("PR_SET_NO_NEW_PRIVS: {error}"))?;
@@ -57,9 +63,9 @@ fn reset_oom_score() {
     let _ = std::fs::write("/proc/self/oom_score_adj", "0");
 }
 
-/// Closes descriptors that leaked into this process: there should be none.
-fn close_leaked_descriptors() {
-    let first = crate::SOCKET as u32 + 1;
+/// Closes descriptors above the socket, which leaked into this process: there should be none.
+fn close_leaked_descriptors(daemon: BorrowedFd) {
+    let first = daemon.as_raw_fd() as u32 + 1;
     // SAFETY: takes integers; nothing in this process owns a descriptor above the socket yet.
     // Kernels without the call (before 5.9) are older than Talea supports.
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0u32) };

@@ -26,10 +26,25 @@ use talea_core::mutate;
 /// Time for the plugin's `fini`.
 const FINI_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
 
-/// Whether the service manager has started this process with a connection to `talead`.
-pub(crate) fn is_service() -> bool {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
-    number("LISTEN_PID") == Some(std::process::id()) && number("LISTEN_FDS") == Some(1)
+/// Process that has started this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// `talead`, as its child.
+    Daemon,
+    /// The service manager, in a unit of its own, with a connection to `talead`.
+    Service,
+}
+
+impl Origin {
+    /// Returns the origin of this process, from the variables of the service manager.
+    pub(crate) fn of_this_process() -> Origin {
+        let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
+        if number("LISTEN_PID") == Some(std::process::id()) && number("LISTEN_FDS") == Some(1) {
+            Origin::Service
+        } else {
+            Origin::Daemon
+        }
+    }
 }
 
 /// Forks. Returns `None` in the child, and the exit code of the child in the parent, after its end.

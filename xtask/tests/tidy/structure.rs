@@ -73,7 +73,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         ],
         TO_MEND,
     ),
-    ("talea-plugin-host", &["-", "sandbox"], TO_MEND),
     ("talea-proto", &["message", "refusal"], TO_MEND),
     (
         "talea-proto",
