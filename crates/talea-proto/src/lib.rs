@@ -12,6 +12,8 @@ extern crate alloc;
 pub mod counters;
 pub mod host;
 pub mod message;
+mod name;
+mod notes;
 pub mod record;
 pub mod refusal;
 mod token;

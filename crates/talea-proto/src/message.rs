@@ -1,5 +1,9 @@
 //! Requests and replies as values.
 
+pub use crate::name::Name;
+pub use crate::notes::Notes;
+pub use crate::token::Token;
+
 use crate::counters::Counters;
 use crate::refusal::{PluginAnswer, Refusal};
 use alloc::boxed::Box;
@@ -9,10 +13,6 @@ use talea_core::{Attr, Charge, CpuSet, Params, Span, Work};
 /// Identifier of an accepted task specification; never zero, never reused by one daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpecId(pub u64);
-
-/// Secret that proves the creation of a spec; required to claim it from another connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Token(pub [u8; 16]);
 
 /// Owner of a grant: the object whose end ends the grant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,10 +26,6 @@ pub enum Owner {
     /// releases it.
     Thread,
 }
-
-/// A name of at most 31 bytes, padded with zeros.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct Name(pub [u8; 32]);
 
 /// A task specification as requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -261,77 +257,6 @@ impl Mechanism {
     }
 }
 
-/// Remarks for the holder of a grant. A set of bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Notes(pub u32);
-
-impl Notes {
-    /// No schedulability test proves the deadlines of this task. Its plugin has no such test, a
-    /// runtime is missing (its own or that of another task on the CPU), or a failed test was
-    /// ignored.
-    pub const NOT_PROVED: Notes = Notes(1);
-    /// The test failed and was ignored on request.
-    pub const ADMISSION_IGNORED: Notes = Notes(1 << 1);
-    /// The accepted runtime is below the desired runtime.
-    pub const BELOW_DESIRED: Notes = Notes(1 << 2);
-    /// Other periods or priorities share this task's kernel priority.
-    pub const LEVEL_SHARED: Notes = Notes(1 << 3);
-    /// The plugin serves the task partially (a recommended parameter is missing).
-    pub const PARTIAL: Notes = Notes(1 << 4);
-    /// The task was not placed on its preferred CPUs.
-    pub const PREFERRED_CPUS_IGNORED: Notes = Notes(1 << 5);
-    /// The budget is not enforced: an overrun takes CPU time from lower priorities.
-    pub const BUDGET_NOT_ENFORCED: Notes = Notes(1 << 6);
-    /// The order of this task's kernel priority spans all CPUs of the plugin, not only the task's
-    /// CPU.
-    pub const COMMON_LEVELS: Notes = Notes(1 << 7);
-    /// Real-time threads without a grant may have a higher kernel priority than this task on its
-    /// CPU.
-    pub const UNGRANTED_ABOVE: Notes = Notes(1 << 8);
-    /// The thread may consume any CPU time: no runtime and period are declared, and no rule limits
-    /// it.
-    pub const UNLIMITED: Notes = Notes(1 << 9);
-
-    /// Whether every bit of `other` is set.
-    pub fn contains(self, other: Notes) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Every note with the name that programs can rely on.
-    pub const STABLE_NAMES: [(Notes, &'static str); 10] = [
-        (Notes::NOT_PROVED, "not-proved"),
-        (Notes::ADMISSION_IGNORED, "admission-ignored"),
-        (Notes::BELOW_DESIRED, "below-desired"),
-        (Notes::LEVEL_SHARED, "level-shared"),
-        (Notes::PARTIAL, "partial"),
-        (Notes::PREFERRED_CPUS_IGNORED, "preferred-cpus-ignored"),
-        (Notes::BUDGET_NOT_ENFORCED, "budget-not-enforced"),
-        (Notes::COMMON_LEVELS, "common-levels"),
-        (Notes::UNGRANTED_ABOVE, "ungranted-above"),
-        (Notes::UNLIMITED, "unlimited"),
-    ];
-
-    /// Returns the names of the bits that are set.
-    pub fn stable_names(self) -> impl Iterator<Item = &'static str> {
-        Notes::STABLE_NAMES
-            .into_iter()
-            .filter(move |(note, _)| self.contains(*note))
-            .map(|(_, word)| word)
-    }
-
-    /// Returns the set without the bits of `other`.
-    #[must_use]
-    pub fn without(self, other: Notes) -> Notes {
-        Notes(self.0 & !other.0)
-    }
-
-    /// Returns the union of both sets.
-    #[must_use]
-    pub fn with(self, other: Notes) -> Notes {
-        Notes(self.0 | other.0)
-    }
-}
-
 /// An accepted task specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
@@ -495,36 +420,4 @@ pub struct SessionInfo {
     pub uid: u32,
     /// Number of specs that the connection holds.
     pub specs: u32,
-}
-
-impl Name {
-    /// Creates a name from text; `None` if the text is empty, longer than 31 bytes, or contains a
-    /// zero.
-    pub fn new(text: &str) -> Option<Name> {
-        let bytes = text.as_bytes();
-        if bytes.is_empty() || bytes.len() > 31 || bytes.contains(&0) {
-            return None;
-        }
-        let mut name = [0; 32];
-        name[..bytes.len()].copy_from_slice(bytes);
-        Some(Name(name))
-    }
-
-    /// Returns the name as text; `?` if it is not UTF-8.
-    pub fn as_str(&self) -> &str {
-        let end = self.0.iter().position(|&b| b == 0).unwrap_or(32);
-        core::str::from_utf8(&self.0[..end]).unwrap_or("?")
-    }
-}
-
-impl core::fmt::Debug for Name {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{:?}", self.as_str())
-    }
-}
-
-impl core::fmt::Display for Name {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(self.as_str())
-    }
 }

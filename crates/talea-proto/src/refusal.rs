@@ -8,7 +8,8 @@ pub mod remedies;
 mod stable_names;
 mod text;
 
-use crate::message::{Name, Notes};
+use crate::name::Name;
+use crate::notes::Notes;
 use alloc::string::String;
 use alloc::vec::Vec;
 use talea_core::cpus::MAX_CPUS;

@@ -5,10 +5,12 @@
 //! a seed. The second half is secret: SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) under
 //! the seed. The secret of one grant says nothing about that of another.
 
-use crate::message::Token;
-
 /// Distance between the secrets of one group; odd, so that they repeat only after 2^64 steps.
 const GROUP_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Secret that proves the creation of a spec; required to claim it from another connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token(pub [u8; 16]);
 
 impl Token {
     /// Token of requests that grant no spec.

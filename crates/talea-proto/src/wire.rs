@@ -39,126 +39,18 @@
 //! peers of different versions must be able to detect the difference.
 
 mod bytes;
+mod field_error;
+mod header;
 mod op;
 mod reply;
 mod request;
 mod task;
 
+pub use header::{DecodeError, Header};
 pub use op::{reply as reply_op, request as request_op};
 pub use reply::{GrantedWire, PluginAnswerWire, RULE_MAX, decode_reply};
 pub use request::decode_request;
 pub use task::{AttrWire, TaskWire};
-
-use crate::refusal::{Code, Field, Refusal};
-use alloc::vec::Vec;
-use zerocopy::little_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-/// Header of every message.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
-)]
-#[repr(C)]
-pub struct Header {
-    /// Operation of the message: [`request_op`] or [`reply_op`].
-    pub op: U16,
-    /// Protocol version of the body.
-    pub version: U16,
-    /// Number of the request, chosen by the client; the reply repeats it.
-    pub seq: U32,
-}
-
-const _: () = assert!(size_of::<Header>() == 8);
-
-impl Header {
-    fn new(op: u16, seq: u32) -> Header {
-        Header { op: U16::new(op), version: U16::new(crate::VERSION), seq: U32::new(seq) }
-    }
-}
-
-/// A message that could not be decoded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DecodeError {
-    /// Number in the header; 0 if the header could not be read.
-    pub seq: u32,
-    /// Reason, as a refusal for the sender.
-    pub refusal: Refusal,
-}
-
-/// Invalid part of a message: the field, its value and the allowed maximum.
-#[derive(Clone, Copy, Debug)]
-struct FieldError {
-    code: Code,
-    field: Field,
-    asked: u64,
-    limit: u64,
-    /// Index of the task in a group.
-    index: u32,
-}
-
-impl FieldError {
-    fn new(field: Field, asked: impl Into<u64>, limit: impl Into<u64>) -> FieldError {
-        FieldError {
-            code: Code::Malformed,
-            field,
-            asked: asked.into(),
-            limit: limit.into(),
-            index: 0,
-        }
-    }
-
-    /// Creates the error for a message of `asked` bytes that should have `limit` bytes.
-    fn length(asked: usize, limit: usize) -> FieldError {
-        FieldError::new(Field::Message, asked as u64, limit as u64)
-    }
-
-    /// Checks that only known bits are set.
-    fn bits(field: Field, all: u32, known: u32) -> Result<(), FieldError> {
-        if all & !known == 0 { Ok(()) } else { Err(FieldError::new(field, all, known)) }
-    }
-
-    /// Checks that an undeclared part is zero.
-    fn zero(field: Field, value: impl Into<u64>) -> Result<(), FieldError> {
-        let value = value.into();
-        if value == 0 { Ok(()) } else { Err(FieldError::new(field, value, 0_u64)) }
-    }
-}
-
-impl From<FieldError> for Refusal {
-    fn from(wrong: FieldError) -> Refusal {
-        Refusal {
-            code: wrong.code,
-            field: wrong.field,
-            asked: wrong.asked,
-            limit: wrong.limit,
-            errno: 0,
-            index: wrong.index,
-            rule: None,
-            answers: Vec::new(),
-        }
-    }
-}
-
-/// Splits a message into its header and its body; `any_version` lists the operations with a
-/// version-independent layout.
-fn split_header<'a>(
-    message: &'a [u8],
-    any_version: &[u16],
-) -> Result<(&'a Header, &'a [u8]), DecodeError> {
-    let garbled = |seq: u32, wrong: FieldError| DecodeError { seq, refusal: wrong.into() };
-    let Ok((header, body)) = Header::ref_from_prefix(message) else {
-        return Err(garbled(0, FieldError::length(message.len(), size_of::<Header>())));
-    };
-    let version = header.version.get();
-    if version != crate::VERSION && !any_version.contains(&header.op.get()) {
-        let wrong = FieldError {
-            code: Code::Version,
-            ..FieldError::new(Field::Message, version, crate::VERSION)
-        };
-        return Err(garbled(header.seq.get(), wrong));
-    }
-    Ok((header, body))
-}
 
 /// Decodes arbitrary bytes as a request, a reply and a record, and checks that each decoded value
 /// has one encoding.

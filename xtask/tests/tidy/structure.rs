@@ -73,15 +73,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         ],
         TO_MEND,
     ),
-    ("talea-proto", &["message", "refusal"], TO_MEND),
-    (
-        "talea-proto",
-        &[
-            "record", "wire", "wire::bytes", "wire::reply", "wire::reply::parts",
-            "wire::reply::refusal", "wire::request", "wire::task",
-        ],
-        TO_MEND,
-    ),
 ];
 
 #[test]

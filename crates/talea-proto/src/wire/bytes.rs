@@ -1,6 +1,8 @@
 //! Sequential writer and reader of message parts.
 
-use super::{Field, FieldError, Header};
+use super::field_error::FieldError;
+use super::header::Header;
+use crate::refusal::Field;
 use talea_core::mutate;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

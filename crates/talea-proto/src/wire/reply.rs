@@ -7,13 +7,14 @@ pub use parts::GrantedWire;
 pub use refusal::{PluginAnswerWire, RULE_MAX};
 
 use super::bytes::{Reader, Writer};
+use super::field_error::FieldError;
+use super::header::{DecodeError, split_header};
 use super::op::reply as op;
 use super::request::GroupWire;
 use super::task::flags;
-use super::{DecodeError, Field, FieldError};
 use crate::counters::Counters;
 use crate::message::{Granted, Reply};
-use crate::refusal::Refusal;
+use crate::refusal::{Field, Refusal};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use parts::{CaveatWire, CpuWire, PluginWire, SessionWire, SpecWire, StatusWire, WelcomeWire};
@@ -103,7 +104,7 @@ impl Reply {
 
 /// Decodes one message as a reply; returns the number of its request and the reply.
 pub fn decode_reply(message: &[u8]) -> Result<(u32, Reply), DecodeError> {
-    let (header, body) = super::split_header(message, &[op::WELCOME, op::REFUSED])?;
+    let (header, body) = split_header(message, &[op::WELCOME, op::REFUSED])?;
     let seq = header.seq.get();
     match decode_body(header.op.get(), Reader::new(body)) {
         Ok(reply) => Ok((seq, reply)),

@@ -1,11 +1,13 @@
 //! Encoding of requests.
 
 use super::bytes::{Reader, Writer};
+use super::field_error::FieldError;
+use super::header::{DecodeError, split_header};
 use super::op::request as op;
-use super::task::flags;
-use super::{DecodeError, Field, FieldError, TaskWire};
+use super::task::{TaskWire, flags};
 use crate::GROUP_MAX;
 use crate::message::{Request, SpecId, ThreadRef, Token};
+use crate::refusal::Field;
 use alloc::vec::Vec;
 use zerocopy::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -196,7 +198,7 @@ fn read_thread(flags: u32, tid: u32) -> Result<ThreadRef, FieldError> {
 
 /// Decodes one message as a request; returns its number and the request.
 pub fn decode_request(message: &[u8]) -> Result<(u32, Request), DecodeError> {
-    let (header, body) = super::split_header(message, &[op::HELLO])?;
+    let (header, body) = split_header(message, &[op::HELLO])?;
     let seq = header.seq.get();
     match decode_body(header.op.get(), Reader::new(body)) {
         Ok(request) => Ok((seq, request)),

@@ -1,7 +1,8 @@
 //! Encoding of tasks, names, CPU sets and thread attributes.
 
-use super::{Field, FieldError};
+use super::field_error::FieldError;
 use crate::message::{Name, Owner, Task, ThreadRef};
+use crate::refusal::Field;
 use talea_core::{Attr, CpuSet, Params, Policy, Priority, Span, Work};
 use zerocopy::little_endian::{I32, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -4,10 +4,11 @@ use crate::message::{
     Caveat, CpuInfo, DetachCause, Granted, Mechanism, Notes, Overruns, PluginInfo, Reply,
     SessionInfo, SpecId, SpecInfo, Status, Token,
 };
+use crate::refusal::Field;
+use crate::wire::field_error::FieldError;
 use crate::wire::task::{
     AttrWire, TaskWire, cpus_from_wire, cpus_to_wire, declared, flags, read_name, work,
 };
-use crate::wire::{Field, FieldError};
 use talea_core::{Charge, Span, Work};
 use zerocopy::little_endian::{I32, U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

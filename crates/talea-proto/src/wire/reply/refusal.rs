@@ -1,13 +1,14 @@
 //! Encoding of refusals and plugin answers: a head, then the answers, then the rule's text.
 
 use crate::PLUGINS_MAX;
-use crate::message::Notes;
+use crate::notes::Notes;
 use crate::refusal::{
-    Code, PluginAnswer, PluginText, PluginVerdict, Refusal, Rejection, RejectionReason, Witness,
+    Code, Field, PluginAnswer, PluginText, PluginVerdict, Refusal, Rejection, RejectionReason,
+    Witness,
 };
 use crate::wire::bytes::{Reader, Writer, known};
+use crate::wire::field_error::FieldError;
 use crate::wire::task::read_name;
-use crate::wire::{Field, FieldError};
 use alloc::string::String;
 use alloc::vec::Vec;
 use talea_core::mutate;
