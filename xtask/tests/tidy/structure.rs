@@ -55,15 +55,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
     ("talea-broker", &["sim::clients", "sim::clients::configs"], TO_MEND),
     ("talea-broker", &["sim::inspections", "sim::simulation"], TO_MEND),
     (
-        "talea-cli",
-        &[
-            "commands::analyze", "commands::analyze::interference", "commands::analyze::page",
-            "commands::analyze::partitions", "commands::analyze::sensitivity",
-            "commands::analyze::server", "commands::analyze::synthesize",
-        ],
-        TO_MEND,
-    ),
-    (
         "talea-daemon",
         &[
             "event_loop", "event_loop::acceptor", "event_loop::adopt", "event_loop::changes",

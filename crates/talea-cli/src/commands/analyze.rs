@@ -2,150 +2,34 @@
 
 #[cfg(test)]
 mod agrees;
+mod args;
 mod chains;
 mod interference;
 mod names;
 mod page;
 mod partitions;
 mod progress;
+mod report;
 mod sensitivity;
 mod server;
 mod synthesize;
 mod verdict;
 mod witness;
 
-use clap::ValueEnum;
+pub(crate) use args::AnalyzeArgs;
+
+use args::SynthesisTarget;
 use names::name_of;
 use progress::Progress;
-use serde::Serialize;
-use std::fmt::Write;
-use std::path::PathBuf;
+use report::{AnalysisReport, RootAnalysis, TaskAnalysis};
 use std::rc::Rc;
-use talea_analysis::tree::{self, Reason, RootModel};
-use talea_core::Span;
+use talea_analysis::tree::{Reason, RootModel, TaskBound};
 use talea_core::engine::{MAX_RUN, NodeSpec, Tree};
-use talea_core::mutate;
+use talea_core::{Span, mutate};
 use talea_study::exit::Exit;
-use talea_study::options::Output;
-use talea_study::options::duration;
-use talea_study::output::{Table, Tone, colored, count, note, paint, print, print_json};
-use talea_study::run_summary::{short, short_bound};
+use talea_study::output::{colored, note, print, print_json};
 use talea_study::system_file::load;
-use talea_system::what_if::Change;
 use talea_system::{Registry, Root, System};
-use verdict::{Verdict, kind_name};
-use witness::Miss;
-
-/// Analyse whether deadlines can be missed.
-///
-/// Bounds the response time of every task of a described system and names the test with its paper.
-/// If a task is not proved, searches for a late job. An answer is proved, refuted or unknown: a
-/// test that is only sufficient refutes nothing. Ends with 0 if every task is proved, else with 1;
-/// with 2 if a change makes an invalid system.
-#[derive(clap::Args, Debug)]
-#[command(after_help = "Example: talea analyze system.toml --what-if 'cost(video)*1.2'")]
-pub(crate) struct AnalyzeArgs {
-    /// The system file.
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-    /// Change a value first, such as 'cost(video)*1.2', 'period(audio)=5ms' or 'budget(net)+1ms'.
-    /// May be repeated.
-    #[arg(long, value_name = "CHANGE", value_parser = change)]
-    what_if: Vec<Change>,
-    /// Instead, show how much of any window a band takes (or a server, a group, a task), and of
-    /// each slot of the partitions below it. May be repeated.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["synthesize", "sensitivity"])]
-    interference: Vec<String>,
-    /// Windows of this length, with --interference.
-    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "interference")]
-    within: Vec<Span>,
-    /// Instead, show how far each cost, all costs and each period can change while every deadline
-    /// remains proved.
-    #[arg(long, conflicts_with = "synthesize")]
-    sensitivity: bool,
-    /// Instead, search for a parameter that the file lacks or that could be better.
-    #[arg(long, value_enum, ignore_case = true, value_name = "WHAT")]
-    synthesize: Option<SynthesisTarget>,
-    /// Only this server, or a group that is to get one, with --synthesize server. By default all
-    /// servers, one by one.
-    #[arg(long, value_name = "NAME", requires = "synthesize")]
-    server: Vec<String>,
-    /// Candidate periods, with --synthesize server. The one with the smallest utilisation is
-    /// proposed.
-    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "synthesize")]
-    period: Vec<Span>,
-    /// Write a page with the bounds, and with demand against supply of each CPU, partition and
-    /// server, to FILE. The page is self-contained.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["synthesize", "sensitivity", "interference"])]
-    html: Option<PathBuf>,
-    /// Write the arrivals of the first known late job to FILE, for talea simulate --witness.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["synthesize", "sensitivity", "interference"])]
-    witness: Option<PathBuf>,
-    #[command(flatten)]
-    limit: talea_study::limit::LimitArgs,
-    #[command(flatten)]
-    output: Output,
-}
-
-/// Parameter to synthesize.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum SynthesisTarget {
-    /// The smallest budget with which the clients of a server meet their deadlines, for its period
-    /// and others.
-    Server,
-    /// Slots of partition tables that absorb the interference of higher-priority bands.
-    Partitions,
-    /// An off-line table for all CPUs of a root: task, version, start and length of each entry.
-    Table,
-}
-
-fn change(text: &str) -> Result<Change, String> {
-    Change::parse(text).map_err(|error| error.to_string())
-}
-
-#[derive(Serialize)]
-struct AnalysisReport {
-    file: String,
-    what_if: Vec<String>,
-    proved: bool,
-    roots: Vec<RootAnalysis>,
-    chains: Vec<chains::ChainAnalysis>,
-}
-
-#[derive(Serialize)]
-struct RootAnalysis {
-    name: String,
-    cpus: u32,
-    proved: bool,
-    tasks: Vec<TaskAnalysis>,
-}
-
-#[derive(Serialize)]
-struct TaskAnalysis {
-    name: String,
-    /// Relative deadline; `None` for a job without an end.
-    deadline_ns: Option<u64>,
-    bound_ns: Option<u64>,
-    /// Deadline minus bound.
-    slack_ns: Option<u64>,
-    verdict: Verdict,
-    /// Name of the test that gives the bound; `None` if no test is known.
-    test: Option<&'static str>,
-    kind: Option<&'static str>,
-    paper: Option<&'static str>,
-    /// Reason why the task is not proved; `None` if it is proved.
-    why: Option<String>,
-    /// Change that would settle an unknown verdict; `None` if none is known.
-    settled_by: Option<&'static str>,
-    witness: Option<Miss>,
-}
-
-impl TaskAnalysis {
-    /// Whether the task has a deadline that is not proved.
-    fn is_open(&self) -> bool {
-        !matches!(self.verdict, Verdict::Proved | Verdict::None)
-    }
-}
 
 pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
     let _watch = args.limit.watch(args.output.json)?;
@@ -207,7 +91,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
     if args.output.json {
         print_json(&answer)?;
     } else {
-        print(&text(&answer, colored()))?;
+        print(&report::text(&answer, colored()))?;
     }
     Ok(if answer.proved { Exit::Ok } else { Exit::Failure })
 }
@@ -242,7 +126,7 @@ fn analyze_root(
     root: &Root,
     progress: &mut Progress,
     found: &mut Option<(witness::FoundMiss, usize)>,
-) -> anyhow::Result<(RootAnalysis, Vec<tree::TaskBound>)> {
+) -> anyhow::Result<(RootAnalysis, Vec<TaskBound>)> {
     let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
         .with_phases_known(root.phases_known);
     let answers =
@@ -254,8 +138,8 @@ fn analyze_root(
     let seed = talea_sim::rng::root_seed(system.seed, number);
     if !answers.iter().all(|answer| answer.is_proved() || !answer.has_deadline()) {
         misses = witness::misses(root, system.duration, seed, progress)?;
-        let proved: Vec<bool> = answers.iter().map(tree::TaskBound::is_proved).collect();
-        let is_overload = |answer: &tree::TaskBound| {
+        let proved: Vec<bool> = answers.iter().map(TaskBound::is_proved).collect();
+        let is_overload = |answer: &TaskBound| {
             answer.bound.as_ref().is_err_and(|no| no.reason == Reason::Overload)
         };
         let unseen =
@@ -276,7 +160,7 @@ fn analyze_root(
                 .filter(|(_, answer)| !answer.is_proved() && answer.has_deadline())
         };
         let period = max_period(&root.tree);
-        let longest = |answer: &tree::TaskBound| {
+        let longest = |answer: &TaskBound| {
             answer
                 .bound
                 .as_ref()
@@ -286,7 +170,7 @@ fn analyze_root(
         };
         // With given phases, an exact bound is the response from these phases. No statement is
         // possible about other phases.
-        let is_open = |answer: &tree::TaskBound| {
+        let is_open = |answer: &TaskBound| {
             mutate!("analyze-witness-own-phases", answer.is_refuted(), answer.node == Tree::ROOT)
                 || !witness::has_phases(root)
         };
@@ -312,7 +196,7 @@ fn analyze_root(
         .iter()
         .zip(misses)
         .zip(&root.tasks)
-        .map(|((answer, miss), name)| task(&root.tree, answer, miss, name))
+        .map(|((answer, miss), name)| TaskAnalysis::new(&root.tree, answer, miss, name))
         .collect();
     for task in too_long {
         if let Some(why) = &mut tasks[task].why {
@@ -331,118 +215,4 @@ fn max_period(tree: &Tree) -> Span {
         NodeSpec::Scheduler(spec) => spec.reservation.map(|of| of.period),
     });
     periods.max().unwrap_or(Span::ZERO)
-}
-
-/// Builds the result of one task. Only an observed miss refutes the task, because an exact bound
-/// says how late a job *can* be, not that a job is late.
-fn task(tree: &Tree, answer: &tree::TaskBound, miss: Option<Miss>, name: &str) -> TaskAnalysis {
-    let bound = answer.bound.as_ref().ok().copied();
-    let verdict = match (&miss, answer.is_proved()) {
-        _ if !answer.has_deadline() => Verdict::None,
-        // If the task were proved, `check_consistency` would have failed.
-        (Some(_), _) => Verdict::Refuted,
-        (None, true) => Verdict::Proved,
-        (None, false) if mutate!("analyze-exact", false, answer.bound.is_ok()) => Verdict::Refuted,
-        (None, false) => mutate!("analyze-refuted", Verdict::Unknown, Verdict::Proved),
-    };
-    let why = match &answer.bound {
-        Ok(_) if answer.is_proved() => None,
-        Ok(bound) => {
-            let exactly = if answer.is_refuted() { "can be" } else { "may be up to" };
-            Some(format!(
-                "a response {exactly} {bound}, {} after the deadline",
-                saturating_difference(*bound, answer.deadline)
-            ))
-        }
-        Err(no) => {
-            let at = if no.node == answer.node {
-                String::new()
-            } else {
-                format!("{}: ", name_of(tree, no.node))
-            };
-            Some(format!("{at}{}", no.reason.text()))
-        }
-    };
-    // A simulation that is longer refutes at most; it proves nothing about other arrivals.
-    let settled_by = match &answer.bound {
-        _ if verdict != Verdict::Unknown => None,
-        Err(no) => no.reason.settled_by(),
-        Ok(_) if answer.is_refuted() => Some("arrivals that attain the bound, by `--witness`"),
-        Ok(_) => Some(
-            "an `offset` for each task if the phases are known, or smaller costs; a longer simulation can only refute",
-        ),
-    };
-    let has = |span: u64| answer.has_deadline().then_some(span);
-    let is_tested = match &answer.bound {
-        Ok(_) => true,
-        Err(no) => matches!(no.reason, Reason::Overload | Reason::Starved),
-    };
-    let test = is_tested.then_some(answer.test);
-    TaskAnalysis {
-        name: name.to_owned(),
-        deadline_ns: has(answer.deadline.as_ns()),
-        bound_ns: bound.map(Span::as_ns),
-        slack_ns: bound.and_then(|bound| answer.deadline.checked_sub(bound)).map(Span::as_ns),
-        verdict,
-        test: test.map(|test| test.name),
-        kind: test.map(|_| kind_name(answer.kind)),
-        paper: test.map(|test| test.paper),
-        why,
-        settled_by,
-        witness: miss,
-    }
-}
-
-fn saturating_difference(a: Span, b: Span) -> Span {
-    a.checked_sub(b).unwrap_or(Span::ZERO)
-}
-
-fn text(answer: &AnalysisReport, color: bool) -> String {
-    let mut out = String::new();
-    // Writing to a String can't fail.
-    for change in &answer.what_if {
-        let _ = writeln!(out, "what if {change}");
-    }
-    for root in &answer.roots {
-        let open = root.tasks.iter().filter(|task| task.is_open()).count();
-        let outcome = match open {
-            0 => paint("every deadline is met", Tone::Good, color),
-            open => paint(&format!("{} not proved", count(open, "task")), Tone::Bad, color),
-        };
-        let _ = writeln!(out, "{} on {}: {outcome}", root.name, count(root.cpus as usize, "CPU"));
-        let mut table = Table::new("task | >deadline | >bound | >slack | verdict | test | kind");
-        let span = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), short);
-        for task in &root.tasks {
-            table.row(vec![
-                task.name.clone(),
-                span(task.deadline_ns),
-                task.bound_ns.map_or_else(|| "-".to_owned(), short_bound),
-                span(task.slack_ns),
-                task.verdict.word().0.to_owned(),
-                task.test.unwrap_or("-").to_owned(),
-                task.kind.unwrap_or("-").to_owned(),
-            ]);
-        }
-        out.push_str(&table.render());
-        for task in &root.tasks {
-            let Some(why) = &task.why else { continue };
-            let (word, tone) = task.verdict.word();
-            let _ = writeln!(out, "{}: {}: {why}", paint(word, tone, color), task.name);
-            if let Some(miss) = &task.witness {
-                let _ = writeln!(out, "  {miss}");
-            }
-            if let Some(settled_by) = task.settled_by {
-                let _ = writeln!(out, "  to settle it: {settled_by}");
-            }
-        }
-        let mut papers: Vec<(&str, &str)> =
-            root.tasks.iter().filter_map(|task| Some((task.test?, task.paper?))).collect();
-        papers.sort_unstable();
-        papers.dedup();
-        for (test, paper) in papers {
-            let _ = writeln!(out, "{test}: {paper}");
-        }
-    }
-    out.push_str(&chains::text(&answer.chains, color));
-    out
 }

@@ -1,7 +1,7 @@
 //! `--interference NAME`: interference of a band in any window, and in each slot of the partitions
 //! below it (the question of L3C).
 
-use super::AnalyzeArgs;
+use super::args::AnalyzeArgs;
 use super::names::{find_node, name_of};
 use serde::Serialize;
 use std::fmt::Write;

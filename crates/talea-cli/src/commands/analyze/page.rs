@@ -1,7 +1,7 @@
 //! Data of the page of `--html`.
 
-use super::AnalysisReport;
 use super::names::name_of;
+use super::report::AnalysisReport;
 use std::path::Path;
 use talea_analysis::tree::RootModel;
 use talea_core::engine::{NodeId, NodeSpec, Tree};

@@ -1,9 +1,10 @@
 //! `--synthesize partitions`: slots that do as much work below higher-priority bands as they do
 //! without them (L3C, RTNS 2017, 4.1 G).
 
+use super::args::AnalyzeArgs;
 use super::names::name_of;
+use super::progress::Progress;
 use super::witness;
-use super::{AnalyzeArgs, Progress};
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::tree::slot_interference::AbsorbedTable;

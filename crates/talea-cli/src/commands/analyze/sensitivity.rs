@@ -6,8 +6,9 @@
 //! So the analysis accepts the value found and not the next one in the granularity, but it may
 //! accept a value further out.
 
+use super::args::AnalyzeArgs;
 use super::names::name_of;
-use super::{AnalyzeArgs, Progress};
+use super::progress::Progress;
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::tree::RootModel;

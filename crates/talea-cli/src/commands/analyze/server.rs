@@ -7,8 +7,9 @@
 //! waits longer for it. So some smaller budgets are tried as well, and the result is a sufficient
 //! budget of which a nanosecond less is not sufficient.
 
+use super::args::AnalyzeArgs;
 use super::names::{find_node, name_of, subtree, tasks_among};
-use super::{AnalyzeArgs, Progress};
+use super::progress::Progress;
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::supply::least_budget::least_budget;

@@ -1,6 +1,7 @@
 //! `--synthesize table`: an off-line table for each root, as entries of a system file.
 
-use super::AnalyzeArgs;
+use super::args::AnalyzeArgs;
+use super::names::name_of;
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::offline::{Infeasible, Problem, Synthesis, entries, from_tree, synthesize};
@@ -88,7 +89,7 @@ fn synthesize_root(root: &Root, text: &mut String) -> RootTable {
     let problem = match from_tree(&root.tree, &root.sources, &root.surroundings.overheads, true) {
         Ok(problem) => problem,
         Err(unsuitable) => {
-            let node = super::name_of(&root.tree, unsuitable.node);
+            let node = name_of(&root.tree, unsuitable.node);
             return none(format!("{node}: {unsuitable}"));
         }
     };

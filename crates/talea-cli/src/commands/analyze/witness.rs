@@ -6,7 +6,7 @@
 //! exact (then it is a response from the given phases). A job that has not ended at the end of the
 //! run and was due before is late as well.
 
-use super::Progress;
+use super::progress::Progress;
 use serde::Serialize;
 use std::fmt;
 use std::rc::Rc;
