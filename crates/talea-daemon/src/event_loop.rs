@@ -3,7 +3,7 @@
 //!
 //! Model: one thread, one epoll set; the simulated driver in `talea-broker` follows the same rules.
 //! A round waits, reads the clock, receives at most one message from each ready connection, and
-//! executes the effects in order. Module `fair_queue` defines the order and the share of each user,
+//! executes the effects in order. Module `serve` defines the order and the share of each user,
 //! `accept_queue` those of new connections;
 //! module `edge_trigger` defines the optimisation for a single busy connection. The hot path is
 //! wait, receive, decode, decide, store, send, without an allocation or a further system call.
@@ -16,6 +16,7 @@
 //! 2. A record is in the state file before the recorded operation is executed.
 //! 3. A descriptor that cannot be served is not watched, so the loop never spins.
 
+mod accept;
 mod accept_queue;
 mod acceptor;
 mod adopt;
@@ -25,14 +26,16 @@ mod deferred_close;
 mod edge_trigger;
 mod effects;
 mod fair_queue;
+mod inspect;
+mod receive;
 mod reload;
+mod serve;
 mod sessions;
 mod survey;
 mod threads;
 mod token;
 mod watchdog;
 
-pub use adopt::Adoption;
 pub use reload::Reload;
 use talea_core::mutate;
 
@@ -44,6 +47,7 @@ use crate::log::{Log, LogLimiter};
 use crate::loop_priority::{self, LoopPriority};
 use crate::partitions::Partitions;
 use crate::rights;
+use crate::service_manager::notify;
 use crate::trail::{Trail, TrailOptions};
 use acceptor::Acceptor;
 use cpus::Cpus;
@@ -51,6 +55,7 @@ use deferred_close::DeferredClose;
 use edge_trigger::AdaptivePolling;
 use fair_queue::FairQueue;
 use reload::Reloader;
+use sd_notify::NotifyState;
 use sessions::Sessions;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -113,6 +118,19 @@ pub struct Parts {
     pub trail: Option<TrailOptions>,
     /// Log.
     pub log: Log,
+}
+
+/// Result of the adoption at start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Adoption {
+    /// Number of occupied slots of the state file, including unreadable ones.
+    pub found: usize,
+    /// Number of grants that are in the state file after the adoption.
+    pub kept: usize,
+    /// Number of slots that were unreadable and have been cleared.
+    pub unreadable: usize,
+    /// Whether the file is from another boot, so that none of its grants is adopted.
+    pub other_boot: bool,
 }
 
 /// Reason why [`Daemon::run`] has returned.
@@ -466,10 +484,11 @@ impl Daemon {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "see `Daemon::run`")]
     fn run_round(&mut self, now: Monotonic, events: &Events) {
-        if let Some(id) = self.note_active(now, events) {
+        let (sessions, epoll) = (&mut self.sessions, &self.epoll);
+        if let Some(id) = self.polling.note_active(now, events, sessions, epoll) {
             self.session_ready_inline(now, id, false);
             self.charge_session(now, id);
-            self.consider_edge_trigger();
+            self.polling.consider(&mut self.sessions, &self.epoll);
         } else {
             self.dispatch_events(now, events);
         }
@@ -522,7 +541,7 @@ impl Daemon {
                 Token::Listener(index) => self.accept_ready(now, index),
                 Token::Signals => self.on_signal(),
                 Token::Reloaded => self.on_reloaded(now),
-                Token::PollTimer => self.on_poll_timer(),
+                Token::PollTimer => self.polling.on_timer(&mut self.sessions, &self.epoll),
                 Token::Demoted => {
                     for thread in self.threads.take_demoted() {
                         self.report_overruns(now, thread);
@@ -626,6 +645,26 @@ impl Daemon {
                 // No other signal is in the set.
                 _ => {}
             }
+        }
+    }
+
+    /// Begins to read the configuration again.
+    fn begin_reload(&mut self) {
+        if let Some(Err(error)) = self.reloader.as_ref().map(Reloader::begin) {
+            self.log.error(format_args!(
+                "the configuration is not reloaded: no thread can be started: {error}"
+            ));
+        }
+    }
+
+    /// Applies the configurations that were read.
+    fn on_reloaded(&mut self, now: Monotonic) {
+        let Some(reloader) = &self.reloader else { return };
+        for setup in reloader.take() {
+            let input = Input::Reloaded { setup: Box::new(setup) };
+            mutate!("recovery-reload", self.handle_input(now, input), ());
+            self.log.info("the configuration was reloaded");
+            notify(&[NotifyState::Ready]);
         }
     }
 }

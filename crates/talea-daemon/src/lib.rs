@@ -20,6 +20,7 @@ mod loop_priority;
 pub mod partitions;
 mod plugin_output;
 mod rights;
+pub mod service_manager;
 pub mod start;
 pub mod stop;
 mod text;

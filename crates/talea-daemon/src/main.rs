@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use talea_config::LogLevel;
 use talea_config::diagnostic;
+use talea_daemon::service_manager::notify;
 use talea_daemon::start::{self, Options, StartError, Started};
 use talea_daemon::{ExitReason, partitions, stop};
 
@@ -156,9 +157,9 @@ fn serve(options: &Options) -> ExitCode {
         log.info(format_args!("adopted {} of {} grants", adoption.kept, adoption.found));
     }
     log.info(format_args!("talead {} serves at {address}", env!("CARGO_PKG_VERSION")));
-    start::notify(&[NotifyState::Ready]);
+    notify(&[NotifyState::Ready]);
     let ended = server.run();
-    start::notify(&[NotifyState::Stopping]);
+    notify(&[NotifyState::Stopping]);
     match ended {
         Ok(ExitReason::Signal) => log.info("stopped by a signal; all grants stay in force"),
         Ok(ExitReason::Requested | ExitReason::Idle) => log.info("stopped on request"),

@@ -8,7 +8,9 @@ use crate::event_loop::{Adoption, Daemon, Parts, Reload};
 use crate::log::Log;
 use crate::partitions;
 use crate::rights;
+use crate::service_manager::notify;
 use crate::trail::TrailOptions;
+use sd_notify::NotifyState;
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -311,7 +313,7 @@ fn make_directory(path: &Path) -> Result<(), StartError> {
 /// old configuration stays in force. The event loop reports the end of a successful reload.
 fn reload(path: PathBuf, machine: SystemInfo, log: Log) -> Reload {
     Box::new(move || -> Option<Setup> {
-        notify(&[sd_notify::NotifyState::Reloading, monotonic()?]);
+        notify(&[NotifyState::Reloading, NotifyState::monotonic_usec_now().ok()?]);
         match load(&path, &machine) {
             Ok(mut loaded) => {
                 for warning in &loaded.warnings {
@@ -326,19 +328,9 @@ fn reload(path: PathBuf, machine: SystemInfo, log: Log) -> Reload {
             Err(error) => {
                 log.error("the new configuration is invalid, the old one stays in force:");
                 error.to_string().lines().for_each(|line| log.error(line));
-                notify(&[sd_notify::NotifyState::Ready]);
+                notify(&[NotifyState::Ready]);
                 mutate!("recovery-reload-refused", None, std::process::exit(2))
             }
         }
     })
-}
-
-fn monotonic() -> Option<sd_notify::NotifyState<'static>> {
-    sd_notify::NotifyState::monotonic_usec_now().ok()
-}
-
-/// Notifies the service manager, if there is one.
-pub fn notify(state: &[sd_notify::NotifyState]) {
-    // A failed notification does not affect the service.
-    let _ = sd_notify::notify(state);
 }

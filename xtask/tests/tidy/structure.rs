@@ -54,16 +54,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
     ),
     ("talea-broker", &["sim::clients", "sim::clients::configs"], TO_MEND),
     ("talea-broker", &["sim::inspections", "sim::simulation"], TO_MEND),
-    (
-        "talea-daemon",
-        &[
-            "event_loop", "event_loop::acceptor", "event_loop::adopt", "event_loop::changes",
-            "event_loop::cpus", "event_loop::edge_trigger", "event_loop::fair_queue",
-            "event_loop::reload", "event_loop::sessions", "event_loop::survey",
-            "event_loop::threads", "event_loop::watchdog", "start",
-        ],
-        TO_MEND,
-    ),
 ];
 
 #[test]

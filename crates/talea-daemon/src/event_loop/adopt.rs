@@ -1,7 +1,7 @@
 //! Adoption of the grants of an earlier daemon.
 
-use super::Daemon;
 use super::threads::is_alive;
+use super::{Adoption, Daemon};
 use crate::convert;
 use talea_broker::Input;
 use talea_broker::input::{Errno, Groups, ProcessId};
@@ -11,19 +11,6 @@ use talea_os::statefile::OpenResult;
 use talea_os::sysinfo;
 use talea_os::{Tid, proc};
 use talea_proto::record::Record;
-
-/// Result of the adoption at start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Adoption {
-    /// Number of occupied slots of the state file, including unreadable ones.
-    pub found: usize,
-    /// Number of grants that are in the state file after the adoption.
-    pub kept: usize,
-    /// Number of slots that were unreadable and have been cleared.
-    pub unreadable: usize,
-    /// Whether the file is from another boot, so that none of its grants is adopted.
-    pub other_boot: bool,
-}
 
 impl Daemon {
     /// Passes every record of the state file to the broker, lowest slot first, and clears

@@ -3,10 +3,8 @@
 //! A device event of the kernel reports the change within milliseconds. Every inspection of the
 //! threads looks, too, because no event arrives in another network namespace.
 
-use super::Daemon;
 use super::token::Token;
-use talea_broker::Input;
-use talea_core::{CpuSet, Monotonic, mutate};
+use talea_core::{CpuSet, mutate};
 use talea_os::cpu_events::CpuEvents;
 use talea_os::epoll::{Epoll, Interest};
 use talea_os::sysinfo;
@@ -19,7 +17,7 @@ pub(super) struct Cpus {
     /// Whether they are those of this machine.
     is_real: bool,
     /// Whether an enforcer could not be pinned to its CPU; every inspection tries again.
-    is_unpinned: bool,
+    pub(super) is_unpinned: bool,
     events: Option<CpuEvents>,
 }
 
@@ -34,53 +32,28 @@ impl Cpus {
             .filter(|events| epoll.add(events, Interest::READ, Token::CpuEvents.pack()).is_ok());
         Cpus { present, online, is_real, is_unpinned: false, events }
     }
-}
 
-impl Daemon {
-    /// Handles device events.
-    pub(super) fn on_cpu_events(&mut self, now: Monotonic) {
-        let Some(events) = &self.cpus.events else { return };
-        match events.take() {
-            Ok(false) => {}
-            Ok(true) => {
-                if self.check_cpus(now) {
-                    self.run_effects(now);
-                }
-            }
+    /// Reads the pending device events. Returns whether CPUs may have gone off-line or come back.
+    pub(super) fn take_events(&mut self) -> bool {
+        let taken = self.events.as_ref().map_or(Ok(false), CpuEvents::take);
+        taken.unwrap_or_else(|_| {
             // Closing the only descriptor also ends the watch.
-            Err(_) => self.cpus.events = None,
-        }
+            self.events = None;
+            false
+        })
     }
 
-    /// Informs the enforcers and the broker if CPUs went off-line or came back. Returns whether
-    /// they did; then the caller must execute the broker's effects.
-    pub(super) fn check_cpus(&mut self, now: Monotonic) -> bool {
-        let Some(online) = sysinfo::online_now().filter(|_| self.cpus.is_real) else {
-            return false;
-        };
-        if mutate!("daemon-cpus", online == self.cpus.online, true) {
-            if mutate!("daemon-enforcer-retry", self.cpus.is_unpinned, false) {
-                self.cpus.is_unpinned = self.threads.pin_enforcers(&online).is_err();
-            }
-            return false;
+    /// Returns the CPUs that are on-line now; `None` if the CPUs are not those of this machine.
+    pub(super) fn online_now(&self) -> Option<CpuSet> {
+        sysinfo::online_now().filter(|_| self.is_real)
+    }
+
+    /// Records the CPUs that are on-line. Returns those that are off-line, if there is a change.
+    pub(super) fn set_online(&mut self, online: CpuSet) -> Option<CpuSet> {
+        if mutate!("daemon-cpus", online == self.online, true) {
+            return None;
         }
-        self.cpus.online = online;
-        let offline = self.cpus.present.difference(&online);
-        self.log.warning(format_args!(
-            "CPUs that are on-line now: {online}{}",
-            if offline.is_empty() { String::new() } else { format!("; off-line: {offline}") }
-        ));
-        let pinned = self.threads.pin_enforcers(&online);
-        let was_unpinned = std::mem::replace(&mut self.cpus.is_unpinned, pinned.is_err());
-        if let Err(error) = pinned
-            && !was_unpinned
-        {
-            self.log.error(format_args!(
-                "the thread that enforces the budgets of a CPU is on another CPU, which is less \
-                 precise: {error}; the daemon tries again while threads have grants"
-            ));
-        }
-        self.broker.handle(now, Input::CpusChanged { offline });
-        true
+        self.online = online;
+        Some(self.present.difference(&online))
     }
 }

@@ -21,7 +21,7 @@
 //! The poll timer finds it. A request is therefore delayed by at most two timer periods. A
 //! connection with unread messages at several successive checks is excluded from edge triggering.
 
-use super::Daemon;
+use super::sessions::Sessions;
 use super::token::Token;
 use std::io;
 use talea_core::mutate;
@@ -75,28 +75,32 @@ impl AdaptivePolling {
         epoll.add(&poll_timer, Interest::ARRIVAL, Token::PollTimer.pack())?;
         Ok(AdaptivePolling { streak: None, was_active: false, poll_timer })
     }
-}
 
-impl Daemon {
     /// Records the activity of this round. Returns the connection if it is the only active source.
     #[inline]
-    pub(super) fn note_active(&mut self, now: Monotonic, events: &Events) -> Option<u64> {
+    pub(super) fn note_active(
+        &mut self,
+        now: Monotonic,
+        events: &Events,
+        sessions: &mut Sessions,
+        epoll: &Epoll,
+    ) -> Option<u64> {
         if let Some(event) = events.single()
             && !event.is_hangup()
             && let Token::Session(id) = Token::unpack(event.token)
         {
-            if self.sessions.edge_triggered() == Some(id) {
-                self.polling.was_active = true;
+            if sessions.edge_triggered() == Some(id) {
+                self.was_active = true;
             } else {
-                mutate!("daemon-arrivals-beside", self.leave_edge_trigger());
+                mutate!("daemon-arrivals-beside", self.leave(sessions, epoll));
 
-                self.polling.streak = Some(SoleActivity::extended(self.polling.streak, id, now));
+                self.streak = Some(SoleActivity::extended(self.streak, id, now));
             }
             return Some(id);
         }
         if events.iter().any(|event| Token::unpack(event.token) != Token::PollTimer) {
-            self.polling.streak = None;
-            self.leave_edge_trigger();
+            self.streak = None;
+            self.leave(sessions, epoll);
         }
         None
     }
@@ -104,38 +108,38 @@ impl Daemon {
     /// Switches to edge triggering if the streak is long enough. Called after the message was
     /// served.
     #[inline]
-    pub(super) fn consider_edge_trigger(&mut self) {
-        if let Some(SoleActivity { id, rounds: MIN_ROUNDS.., .. }) = self.polling.streak {
-            self.polling.streak = None;
-            self.enter_edge_trigger(id);
+    pub(super) fn consider(&mut self, sessions: &mut Sessions, epoll: &Epoll) {
+        if let Some(SoleActivity { id, rounds: MIN_ROUNDS.., .. }) = self.streak {
+            self.streak = None;
+            self.enter(id, sessions, epoll);
         }
     }
 
     #[cold]
-    fn enter_edge_trigger(&mut self, id: u64) {
-        if self.sessions.waits_for_replies(id) {
-            self.sessions.set_edge_triggered(Some(id), &self.epoll);
-            self.polling.was_active = true;
-            self.polling.poll_timer.set(POLL_PERIOD);
+    fn enter(&mut self, id: u64, sessions: &mut Sessions, epoll: &Epoll) {
+        if sessions.waits_for_replies(id) {
+            sessions.set_edge_triggered(Some(id), epoll);
+            self.was_active = true;
+            self.poll_timer.set(POLL_PERIOD);
         }
     }
 
     /// Handles the expiry of the poll timer.
-    pub(super) fn on_poll_timer(&mut self) {
-        let was_active = std::mem::take(&mut self.polling.was_active);
-        if self.sessions.has_pipelined() || !was_active {
-            mutate!("daemon-arrivals-beat", self.leave_edge_trigger());
+    pub(super) fn on_timer(&mut self, sessions: &mut Sessions, epoll: &Epoll) {
+        let was_active = std::mem::take(&mut self.was_active);
+        if sessions.has_pipelined() || !was_active {
+            mutate!("daemon-arrivals-beat", self.leave(sessions, epoll));
         } else {
-            self.polling.poll_timer.set(POLL_PERIOD);
+            self.poll_timer.set(POLL_PERIOD);
         }
     }
 
     /// Returns to level triggering.
-    pub(super) fn leave_edge_trigger(&mut self) {
-        if self.sessions.edge_triggered().is_some() {
-            self.sessions.set_edge_triggered(None, &self.epoll);
-            self.polling.was_active = false;
-            self.polling.poll_timer.set(Span::ZERO);
+    pub(super) fn leave(&mut self, sessions: &mut Sessions, epoll: &Epoll) {
+        if sessions.edge_triggered().is_some() {
+            sessions.set_edge_triggered(None, epoll);
+            self.was_active = false;
+            self.poll_timer.set(Span::ZERO);
         }
     }
 }

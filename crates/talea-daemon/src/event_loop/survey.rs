@@ -12,12 +12,10 @@
 //! and has found deadline threads without a grant, which only privileged programs can start. The
 //! kernel's admission test detects a deadline thread that appears meanwhile, at attach.
 
-use super::Daemon;
-use talea_broker::{Input, RealTimeThread, SessionId, ThreadId};
-use talea_core::{CpuSet, Monotonic, Span};
+use talea_broker::RealTimeThread;
+use talea_core::{Monotonic, Span};
 use talea_os::sysinfo::RealTimeSurvey;
 use talea_os::{Tid, clock};
-use talea_proto::Request;
 
 /// Interval between two slices in multiples of the cost of one.
 const COST_SHARE: u64 = 20;
@@ -42,43 +40,35 @@ impl Survey {
     pub(super) fn next_due(&self) -> Option<Monotonic> {
         self.not_before.filter(|_| self.in_progress.is_some())
     }
-}
 
-impl Daemon {
-    /// Surveys the real-time threads of the machine if `request` depends on them.
-    pub(super) fn survey_for(&mut self, now: Monotonic, session: SessionId, request: &Request) {
-        let depends = matches!(
-            request,
-            Request::Create(_)
-                | Request::CreateGroup(_)
-                | Request::Change { .. }
-                | Request::Explain(_)
-        );
-        let survey = &self.survey;
-        let is_recent = survey.not_before.is_some_and(|at| now < at);
-        let is_needed = !is_recent || self.broker.has_ungranted() && !survey.is_long;
-        if depends && survey.in_progress.is_none() && is_needed && self.broker.is_served(session) {
-            self.survey.in_progress = Some(RealTimeSurvey::start());
-            self.survey.spent = Span::ZERO;
-            self.continue_survey(now);
-        }
+    /// Whether a request needs a new survey. `has_ungranted`: whether deadline threads without a
+    /// grant are known.
+    pub(super) fn is_needed(&self, now: Monotonic, has_ungranted: bool) -> bool {
+        let is_recent = self.not_before.is_some_and(|at| now < at);
+        self.in_progress.is_none() && (!is_recent || has_ungranted && !self.is_long)
     }
 
-    /// Surveys for one slice. The broker gets the result of a complete survey.
-    pub(super) fn continue_survey(&mut self, now: Monotonic) {
-        let Some(survey) = &mut self.survey.in_progress else { return };
+    /// Begins a survey.
+    pub(super) fn begin(&mut self) {
+        self.in_progress = Some(RealTimeSurvey::start());
+        self.spent = Span::ZERO;
+    }
+
+    /// Surveys for one slice. Returns the threads of other processes after the last slice.
+    pub(super) fn run_slice(&mut self) -> Option<Vec<RealTimeThread>> {
+        let survey = self.in_progress.as_mut()?;
         let begun = clock::now();
-        let is_first = self.survey.spent.is_zero() && !self.survey.is_long;
+        let is_first = self.spent.is_zero() && !self.is_long;
         let slice = if is_first { FIRST_SLICE } else { SLICE };
         let found = survey.run(begun.saturating_add(slice));
         let ended = clock::now();
         let cost = ended.since(begun);
         let pause = Span::from_ns(cost.as_ns().saturating_mul(COST_SHARE));
-        self.survey.not_before = Some(ended.saturating_add(pause));
-        self.survey.spent = self.survey.spent.checked_add(cost).unwrap_or(cost);
-        self.survey.is_long = self.survey.spent > FIRST_SLICE;
-        let Some(threads) = found else { return };
-        self.survey.in_progress = None;
+        self.not_before = Some(ended.saturating_add(pause));
+        self.spent = self.spent.checked_add(cost).unwrap_or(cost);
+        self.is_long = self.spent > FIRST_SLICE;
+        let threads = found?;
+        self.in_progress = None;
         // The daemon's own threads enforce limits: they take no CPU time that a grant counts on.
         let own = Tid::of_process();
         let threads = threads.into_iter().filter(|thread| thread.process != own);
@@ -87,29 +77,6 @@ impl Daemon {
             cpus: thread.cpus,
             policy: crate::convert::policy_of(thread.policy),
         });
-        let threads = threads.collect();
-        self.handle_input(now, Input::RealTimeThreads { threads });
-    }
-
-    /// Passes the CPU time of a thread to the broker, if a canary is silent. Called between two
-    /// effects.
-    pub(super) fn sample_cpu_time(&mut self, now: Monotonic, thread: ThreadId) {
-        if self.samples_cpu_time
-            && let Some(consumed) = self.threads.cpu_time(thread)
-        {
-            self.broker.handle(now, Input::CpuTime { thread, consumed });
-        }
-    }
-
-    /// Checks the canaries of `cpus`, and passes the result to the broker. Called between two
-    /// effects.
-    pub(super) fn check_canaries(&mut self, now: Monotonic, cpus: &CpuSet) {
-        if self.canaries.is_empty() {
-            return;
-        }
-        let silent = self.canaries.check(cpus);
-        self.samples_cpu_time = !silent.is_empty();
-        let consumed = self.threads.consumed_on(&silent);
-        self.broker.handle(now, Input::CanariesChecked { silent, consumed });
+        Some(threads.collect())
     }
 }

@@ -4,7 +4,7 @@
 //! round. So a loop that hangs sends none, and the manager replaces the daemon. Without an interval
 //! there are no messages and no wake-ups.
 
-use crate::start;
+use crate::service_manager::notify;
 use sd_notify::NotifyState;
 use talea_core::{Monotonic, Span};
 
@@ -37,7 +37,7 @@ impl Watchdog {
     /// Sends the message if it is due.
     pub(super) fn keep_alive(&mut self, now: Monotonic) {
         if self.is_due(now) {
-            start::notify(&[NotifyState::Watchdog]);
+            notify(&[NotifyState::Watchdog]);
         }
     }
 
