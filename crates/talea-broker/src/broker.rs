@@ -27,7 +27,7 @@ use crate::session::{QueuedRequest, Session};
 use crate::slab::Slab;
 use crate::spec::ReplyTo;
 use crate::starvation::Canaries;
-use crate::subjects::Subordinates;
+use crate::subjects::{Subject, Subordinates};
 use crate::threads::AttrChange;
 use crate::trail::Trail;
 use crate::users::Users;
@@ -40,7 +40,7 @@ use talea_proto::counters::CODES;
 use talea_proto::message::Name;
 use talea_proto::record::Record;
 use talea_proto::refusal::PluginAnswer;
-use talea_proto::{Code, Field, Refusal, Reply, SpecId};
+use talea_proto::{Code, Field, GROUP_MAX, Refusal, Reply, SpecId};
 
 /// Sessions, specs, rules and plugins of one daemon.
 pub struct Broker {
@@ -363,6 +363,13 @@ impl Broker {
             .map(|spec| spec.record(self.plugin_name(spec.plugin)))
     }
 
+    /// Returns the number of slots that the driver should allocate before a request that creates
+    /// specs; `None` if there are enough for the largest group.
+    pub fn wanted_slots(&self) -> Option<u32> {
+        let wanted = self.specs.end_after(GROUP_MAX as u32);
+        (wanted > self.record_room.slots).then_some(wanted)
+    }
+
     /// Returns the name of a plugin; empty if this daemon does not have it.
     pub(crate) fn plugin_name(&self, plugin: u32) -> Name {
         self.names.get(plugin as usize).copied().unwrap_or_default()
@@ -374,6 +381,23 @@ impl Broker {
 
     pub(crate) fn log(&mut self, event: LogEvent) {
         self.emit(Effect::Log(event));
+    }
+
+    /// Logs an event that a client of this subject has caused, within the rate limit.
+    pub(crate) fn log_about(&mut self, subject: Subject, event: LogEvent) {
+        let first = !self.log_limit.has_suppressed();
+        if self.log_limit.allows(subject, self.now) {
+            self.log(event);
+        } else if first {
+            self.timers.insert((self.log_limit.end(), Timer::LogSummary));
+        }
+    }
+
+    /// Logs the number of suppressed lines, after the window.
+    pub(crate) fn log_summary(&mut self) {
+        if let Some((lines, subject)) = self.log_limit.take_suppressed() {
+            self.log(LogEvent::Suppressed { lines, subject });
+        }
     }
 
     /// Creates a ticket that contains `place`: a slot, or a plugin.

@@ -23,9 +23,8 @@
 use crate::broker::Broker;
 use crate::input::{Effect, Limit, LogEvent, ThreadId};
 use crate::plugin_set::Placement;
-use crate::restore::RestoreReason;
 use crate::rules::shares::{MIN_SHARE, WINDOW};
-use crate::spec::PendingOp;
+use crate::spec::{PendingOp, RestoreReason};
 use crate::trail::{DemotionCause, EndCause};
 use talea_core::setup::OnOverrun;
 use talea_core::{Charge, Span, Work, mutate};

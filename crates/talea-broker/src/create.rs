@@ -198,7 +198,7 @@ impl Broker {
         let session = &self.sessions[&reply_to.session];
         let (client, uid, process) = (session.client, session.uid, session.process);
         self.check_spec_quota(client, 1)?;
-        self.check_record_room()?;
+        self.record_room.check(self.specs.next_slot())?;
         let subject = self.subject_of_specs(uid);
         let spec = Spec {
             id: SpecId(0),

@@ -8,16 +8,12 @@
 //!
 //! Demotions at successive checks of one silence count as one. An attach that has to wait for no
 //! longer than [`crate::deferred::MAX_DEFER`] is deferred; any other is refused
-//! ([`Code::Starvation`]) with the time that is left. A change that would move a thread to such a
+//! ([`talea_proto::Code::Starvation`]) with the time that is left. A change that would move a thread to such a
 //! CPU, or make it a FIFO or RR thread there, is refused.
 
-use crate::broker::Broker;
-use crate::refuse::refusal;
-use crate::starvation::is_fifo;
 use crate::subjects::Subject;
 use std::collections::BTreeMap;
-use talea_core::{Attr, CpuSet, Monotonic, Span, mutate};
-use talea_proto::{Code, Field, Refusal};
+use talea_core::{CpuSet, Monotonic, Span, mutate};
 
 /// Delay after the first demotion.
 const FIRST_DELAY: Span = Span::from_ns(400_000_000);
@@ -66,30 +62,15 @@ impl Demotions {
     }
 
     /// Returns the end of the subject's delay on any of these CPUs; `None` if there is none.
-    fn delayed_until(&self, now: Monotonic, subject: Subject, cpus: &CpuSet) -> Option<Monotonic> {
+    pub(crate) fn delayed_until(
+        &self,
+        now: Monotonic,
+        subject: Subject,
+        cpus: &CpuSet,
+    ) -> Option<Monotonic> {
         let all = self.by_subject.range((subject, 0)..=(subject, u32::MAX));
         let here = all.filter(|&(&(_, cpu), _)| cpus.is_empty() || cpus.contains(cpu));
         here.map(|(_, demoted)| demoted.until).filter(|&until| until > now).max()
-    }
-}
-
-impl Broker {
-    /// Returns the time before which a spec must not get these attributes, because threads of its
-    /// subject have starved the CPU.
-    pub(crate) fn starvation_delay(&self, slot: u32, attr: &Attr) -> Option<Monotonic> {
-        if !is_fifo(attr.policy) {
-            return None;
-        }
-        let subject = self.specs.at(slot).subject;
-        let until = self.canaries.demotions.delayed_until(self.now, subject, &attr.cpus);
-        mutate!("starvation-delay", until, None)
-    }
-
-    /// Returns the refusal of a request that would have to wait until `until`.
-    #[expect(clippy::unnecessary_box_returns, reason = "refusals travel boxed")]
-    pub(crate) fn starvation_refusal(&self, until: Monotonic) -> Box<Refusal> {
-        let left = until.saturating_since(self.now).as_ns();
-        refusal(Code::Starvation, Field::Thread, 0, left)
     }
 }
 

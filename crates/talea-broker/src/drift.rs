@@ -35,8 +35,7 @@
 use crate::broker::{Broker, Timer};
 use crate::input::{Effect, Errno, Found, LogEvent, ThreadId, Ticket, Uids};
 use crate::refuse::{ESRCH, kernel_refusal, refusal};
-use crate::restore::RestoreReason;
-use crate::spec::PendingOp;
+use crate::spec::{PendingOp, RestoreReason};
 use crate::trail::{AuditEvent, DemotionCause, EndCause, Seen};
 use talea_core::mutate;
 use talea_core::{Attr, Monotonic, Policy, Span};

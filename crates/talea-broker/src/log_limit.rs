@@ -5,8 +5,6 @@
 //! One line after the window counts the suppressed ones. The counts belong to the window and not to
 //! a connection or a user, so a client does not reset them by reconnecting.
 
-use crate::broker::{Broker, Timer};
-use crate::input::LogEvent;
 use crate::subjects::Subject;
 use std::collections::BTreeMap;
 use talea_core::Monotonic;
@@ -32,7 +30,7 @@ pub(crate) struct LogLimit {
 
 impl LogLimit {
     /// Counts a line about a subject. Returns whether the line may be logged.
-    fn allows(&mut self, subject: Subject, now: Monotonic) -> bool {
+    pub(crate) fn allows(&mut self, subject: Subject, now: Monotonic) -> bool {
         let window = now.as_ns() / SECOND_NS;
         if self.window != window {
             *self = LogLimit { window, ..LogLimit::default() };
@@ -56,35 +54,16 @@ impl LogLimit {
     }
 
     /// Returns the start of the next window.
-    fn end(&self) -> Monotonic {
+    pub(crate) fn end(&self) -> Monotonic {
         Monotonic::from_ns((self.window + 1).saturating_mul(SECOND_NS))
     }
 
     /// Returns the number of suppressed lines and the subject of most of them, and resets the
     /// number.
-    fn take_suppressed(&mut self) -> Option<(u64, Subject)> {
+    pub(crate) fn take_suppressed(&mut self) -> Option<(u64, Subject)> {
         let most = self.subjects.iter().max_by_key(|(_, (_, suppressed))| *suppressed);
         let subject = most.map(|(&subject, _)| subject)?;
         Some((std::mem::take(&mut self.suppressed), subject)).filter(|(lines, _)| *lines > 0)
-    }
-}
-
-impl Broker {
-    /// Logs an event that a client of this subject has caused, within the rate limit.
-    pub(crate) fn log_about(&mut self, subject: Subject, event: LogEvent) {
-        let first = !self.log_limit.has_suppressed();
-        if self.log_limit.allows(subject, self.now) {
-            self.log(event);
-        } else if first {
-            self.timers.insert((self.log_limit.end(), Timer::LogSummary));
-        }
-    }
-
-    /// Logs the number of suppressed lines, after the window.
-    pub(crate) fn log_summary(&mut self) {
-        if let Some((lines, subject)) = self.log_limit.take_suppressed() {
-            self.log(LogEvent::Suppressed { lines, subject });
-        }
     }
 }
 

@@ -4,11 +4,10 @@
 //! record cannot fail. A spec without an allocated slot is refused before it is granted. Attach and
 //! change rewrite the record in the slot of the spec, which is allocated.
 
-use crate::broker::Broker;
 use crate::input::Errno;
 use crate::refuse::refusal;
 use talea_core::mutate;
-use talea_proto::{Code, Field, GROUP_MAX, Refusal};
+use talea_proto::{Code, Field, Refusal};
 
 /// Room in the state file, as reported by the driver. There is none before the first report.
 #[derive(Clone, Copy, Debug)]
@@ -25,18 +24,10 @@ impl Default for RecordRoom {
     }
 }
 
-impl Broker {
-    /// Returns the number of slots that the driver should allocate before a request that creates
-    /// specs; `None` if there are enough for the largest group.
-    pub fn wanted_slots(&self) -> Option<u32> {
-        let wanted = self.specs.end_after(GROUP_MAX as u32);
-        (wanted > self.record_room.slots).then_some(wanted)
-    }
-
-    /// Checks that the next spec has an allocated slot.
-    pub(crate) fn check_record_room(&self) -> Result<(), Box<Refusal>> {
-        let RecordRoom { slots, errno } = self.record_room;
-        let slot = self.specs.next_slot();
+impl RecordRoom {
+    /// Returns the refusal of a spec whose slot is not allocated.
+    pub(crate) fn check(self, slot: u32) -> Result<(), Box<Refusal>> {
+        let RecordRoom { slots, errno } = self;
         if mutate!("recovery-record-room", slot < slots, true) {
             return Ok(());
         }

@@ -18,26 +18,11 @@ use crate::broker::{Broker, Timer};
 use crate::input::{Effect, Errno, LogEvent};
 use crate::plugin_set::SpecSlot;
 use crate::refuse::{ESRCH, kernel_refusal};
-use crate::spec::{PendingOp, ReplyTo, Restoring};
+use crate::spec::{PendingOp, ReplyTo, RestoreReason, Restoring};
 use crate::threads::RETRY_AFTER;
 use talea_core::mutate;
 use talea_proto::message::Caveat;
 use talea_proto::{Refusal, Reply};
-
-/// Operation that a restore belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RestoreReason {
-    /// The kernel refused the first apply of an attach.
-    AttachFailed,
-    /// Detach: the spec stays.
-    Detach,
-    /// Release: the spec ends at its client's request.
-    Release,
-    /// The daemon detaches the thread: the spec stays.
-    Forced,
-    /// The spec ends because its owner has ended, or because the daemon releases every grant.
-    OwnerGone,
-}
 
 impl Broker {
     /// Starts the restore of the spec's thread; the reply follows its completion.

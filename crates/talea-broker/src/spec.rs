@@ -15,7 +15,6 @@
 
 use crate::input::{Errno, Limit, ProcessId, SessionId, ThreadId, Ticket, Uids};
 use crate::plugin::Offer;
-use crate::restore::RestoreReason;
 use crate::subjects::Subject;
 use crate::trail::EndCause;
 use talea_core::{Attr, Monotonic};
@@ -168,6 +167,21 @@ pub(crate) struct Restoring {
     pub(crate) caveat: Option<Caveat>,
     /// Operation that the restore belongs to.
     pub(crate) reason: RestoreReason,
+}
+
+/// Operation that a restore belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RestoreReason {
+    /// The kernel refused the first apply of an attach.
+    AttachFailed,
+    /// Detach: the spec stays.
+    Detach,
+    /// Release: the spec ends at its client's request.
+    Release,
+    /// The daemon detaches the thread: the spec stays.
+    Forced,
+    /// The spec ends because its owner has ended, or because the daemon releases every grant.
+    OwnerGone,
 }
 
 impl Spec {

@@ -43,15 +43,12 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
     (
         "talea-broker",
         &[
-            "admission", "broker", "clients", "deferred", "demotions", "foreign", "input",
-            "level_quota", "log_limit", "plugin_set", "plugin_set::build", "plugins",
-            "plugins::edf", "plugins::foreign", "plugins::fp", "plugins::rm", "plugins::rm::sums",
-            "records", "refuse", "restore", "rules", "rules::shares", "session", "slab", "spec",
-            "starvation", "subjects", "threads", "trail", "ungranted", "users", "validate",
-            "waiting",
+            "plugin_set", "plugin_set::build", "plugins", "plugins::edf", "plugins::foreign",
+            "plugins::fp", "plugins::rm", "plugins::rm::sums",
         ],
         TO_MEND,
     ),
+    ("talea-broker", &["rules", "rules::shares"], TO_MEND),
     ("talea-broker", &["sim::clients", "sim::clients::configs"], TO_MEND),
     ("talea-broker", &["sim::inspections", "sim::simulation"], TO_MEND),
 ];
