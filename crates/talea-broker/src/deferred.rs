@@ -7,7 +7,7 @@
 //!
 //! | operation | kernel's result | next state |
 //! | --- | --- | --- |
-//! | *attaching* | asleep elsewhere | *idle*, reply [`Caveat::PendingWakeup`], retry armed |
+//! | *attaching* | asleep elsewhere | *idle*, reply `Caveat::PendingWakeup`, retry armed |
 //! | *idle* | asleep elsewhere | *idle*, retry armed with doubled delay |
 //! | *idle* | accepted or refused | *idle*, the spec reports attributes again |
 //! | *changing* | asleep elsewhere | rolled back and refused |

@@ -166,6 +166,12 @@ impl Ledger {
         &self.domains[index as usize]
     }
 
+    /// Returns the classes of the claims on the whole root domain of `cpu`.
+    pub(crate) fn domain_classes(&self, cpu: u32) -> &SpanTree {
+        static NONE: SpanTree = SpanTree::new();
+        self.domain_of(cpu).map_or(&NONE, |domain| &self.domain(domain).classes)
+    }
+
     /// Returns the index of the domain whose global claims may run on `cpu`, if there is one.
     pub(crate) fn domain_of(&self, cpu: u32) -> Option<u32> {
         self.cpus[cpu as usize].domain

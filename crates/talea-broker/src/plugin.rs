@@ -106,3 +106,8 @@ pub struct Offer {
     /// the task.
     pub terms: Option<DeadlineTerms>,
 }
+
+/// Answer of a foreign plugin outside its bounds; the text continues a sentence that begins "it
+/// named".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoundsViolation(pub String);

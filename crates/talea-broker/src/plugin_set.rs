@@ -23,15 +23,18 @@ mod build;
 #[cfg(test)]
 mod tests;
 
-use self::build::{build, confinements, summarize};
+use self::build::{PluginSummary, build, confinements, summarize};
 use crate::exact_test::ExactTestBudget;
 use crate::input::{ForeignAnswer, Platform};
 use crate::ledger::{Claim, Ledger, Place, View};
 use crate::placements::SlotsByPlace;
-use crate::plugin::{DeadlineTerms, Offer, PluginRequest, RuntimeCap, ThreadScope, Verdict};
+use crate::plugin::{
+    BoundsViolation, DeadlineTerms, Offer, PluginRequest, RuntimeCap, ThreadScope, Verdict,
+};
+use crate::plugins::base::{PlacedSpec, PluginBase, claim, rejection, with_terms};
 use crate::plugins::edf::Confinement;
 use crate::plugins::place::worst_fit;
-use crate::plugins::{PlacedSpec, Plugin, PluginBase, PluginContext, claim, rejection, with_terms};
+use crate::plugins::{Plugin, PluginContext};
 use crate::ungranted::RealTimeThread;
 use talea_core::mutate;
 use talea_core::setup::{Band, PluginKind, Setup};
@@ -44,11 +47,6 @@ use talea_proto::{Field, PLUGINS_MAX, Rejection};
 /// Index of a spec in the broker's slab and in the state file; reused after release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpecSlot(pub u32);
-
-/// Answer of a foreign plugin outside its bounds; the text continues a sentence that begins "it
-/// named".
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BoundsViolation(pub String);
 
 /// Placement and attributes of a spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,17 +68,6 @@ pub struct Placement {
     pub granularity: Span,
     /// Current remarks for the holder.
     pub notes: Notes,
-}
-
-/// Description of a plugin.
-#[derive(Clone, Debug)]
-struct PluginSummary {
-    name: Name,
-    kind: &'static str,
-    cpus: CpuSet,
-    band: Option<Band>,
-    specs: u32,
-    out_of_service: bool,
 }
 
 /// All plugins, in order of precedence, and their reservations.

@@ -352,18 +352,6 @@ impl Rules {
         Ok(cap)
     }
 
-    /// Returns the usage of a subject without `leaving`, with the minimum of its shares, and the
-    /// maximum rounding error of that sum and one charge.
-    fn usage_without(&self, subject: u32, leaving: Option<(u32, Charge)>) -> (Charge, Charge) {
-        let usage = &self.usage[subject as usize];
-        let counts = self.subjects[subject as usize].1;
-        let leaving = leaving.filter(|&(plugin, _)| counts.is_none_or(|only| only == plugin));
-        let leaving = leaving.map_or(Charge::ZERO, |(_, charge)| charge);
-        let count = usage.sharing.len() as u32;
-        let minimum = mutate!("limit-rule-reserve", shares::MIN_SHARE.times(count), Charge::ZERO);
-        (usage.charge.saturating_add(minimum).saturating_sub(leaving), usage.rounding())
-    }
-
     /// Adds a charge of the client on `plugin` to all its subjects.
     pub fn charge(&mut self, client: &Snapshot, plugin: u32, charge: Charge) {
         for subject in client.subjects_of(plugin) {

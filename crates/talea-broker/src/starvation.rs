@@ -1,7 +1,7 @@
 //! Starved CPUs: FIFO and RR threads of grants that leave ordinary threads no CPU time.
 //!
 //! Model: on each CPU the driver has a *canary*, an ordinary thread that it asks to run
-//! ([`Effect::CheckCanaries`]). Only the CPUs of attached FIFO and RR threads are checked. A canary
+//! ([`crate::Effect::CheckCanaries`]). Only the CPUs of attached FIFO and RR threads are checked. A canary
 //! that has not run since the last check is *silent*. While one is silent, the checks follow each
 //! other in [`SHORT_PERIOD`].
 //!
@@ -13,7 +13,7 @@
 //! | *silent* | silent for the bound, grants have consumed half of the CPU | *silent*, some demoted |
 //! | *silent* | silent for the bound, grants have consumed less | *starved by others*, logged |
 //!
-//! *Demoted*: the broker detaches and restores the thread ([`DetachCause::Starvation`]). The number
+//! *Demoted*: the broker detaches and restores the thread (`DetachCause::Starvation`). The number
 //! doubles at each check, 1, 2, 4 and so on, until the canary runs. The subject of a demoted thread
 //! waits before its next attach on that CPU (module `demotions`), and is demoted earlier and with
 //! more threads at once if it starves the CPU again.
@@ -90,7 +90,7 @@ pub(crate) struct Canaries {
     checked_at: Option<Monotonic>,
     /// Latest time at which the next check is on time.
     due: Monotonic,
-    /// Time of [`Timer::CheckCanaries`].
+    /// Time of `Timer::CheckCanaries`.
     pub(crate) timer: Option<Monotonic>,
 }
 

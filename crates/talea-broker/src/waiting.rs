@@ -6,7 +6,7 @@
 //! | a plugin rejects the task and would serve it | next state |
 //! | --- | --- |
 //! | without the holds that end within [`MAX_WAIT`] | *waiting*, evaluated again at each end |
-//! | without all holds | rejected; the rejection has the delay ([`Witness::Held`]) |
+//! | without all holds | rejected; the rejection has the delay (`Witness::Held`) |
 //! | in neither case | rejected |
 //!
 //! A waiting request reserves nothing, except the earlier tasks of its group, and delays no other

@@ -42,15 +42,9 @@ const LARGE_STRUCTS: &[(&str, &str, usize, &str)] = &[
 const CIRCLES: &[(&str, &[&str], &str)] = &[
     (
         "talea-broker",
-        &[
-            "plugin_set", "plugin_set::build", "plugins", "plugins::edf", "plugins::foreign",
-            "plugins::fp", "plugins::rm", "plugins::rm::sums",
-        ],
-        TO_MEND,
+        &["plugins", "plugins::edf", "plugins::foreign", "plugins::fp", "plugins::rm"],
+        "the admission test of a plugin asks the plugins of the same closed list that it outranks",
     ),
-    ("talea-broker", &["rules", "rules::shares"], TO_MEND),
-    ("talea-broker", &["sim::clients", "sim::clients::configs"], TO_MEND),
-    ("talea-broker", &["sim::inspections", "sim::simulation"], TO_MEND),
 ];
 
 #[test]

@@ -1,16 +1,28 @@
 //! Construction of the plugins from the setup and the platform; errors prevent the start of the
 //! daemon.
 
-use super::PluginSummary;
 use crate::input::Platform;
 use crate::ledger::Ledger;
+use crate::plugins::Plugin;
+use crate::plugins::base::{PluginBase, narrowed};
 use crate::plugins::edf::{Confinement, Edf, domain_of};
 use crate::plugins::foreign::{Class, DeadlineClass, Foreign};
 use crate::plugins::fp::{self, Fp};
 use crate::plugins::rm::Rm;
-use crate::plugins::{Plugin, PluginBase, narrowed};
+use talea_core::CpuSet;
 use talea_core::setup::{Band, ForeignClass, PLUGIN_NAME_MAX, PluginKind, PluginSetup, Setup};
 use talea_proto::message::Name;
+
+/// Description of a plugin.
+#[derive(Clone, Debug)]
+pub(super) struct PluginSummary {
+    pub(super) name: Name,
+    pub(super) kind: &'static str,
+    pub(super) cpus: CpuSet,
+    pub(super) band: Option<Band>,
+    pub(super) specs: u32,
+    pub(super) out_of_service: bool,
+}
 
 /// Checks the setup of one plugin and returns its description.
 pub(super) fn summarize(

@@ -25,12 +25,13 @@
 
 mod demand;
 
+use super::PluginContext;
+use super::base::{
+    PlacedSpec, PluginBase, claim, desired_notes, missing_parameter, no_cpu_rejection,
+    offline_rejection, rejection, reserved_rejection,
+};
 use super::fp::{candidate, guarantee_rejection};
 use super::place::worst_fit;
-use super::{
-    PlacedSpec, PluginBase, PluginContext, claim, desired_notes, missing_parameter,
-    no_cpu_rejection, offline_rejection, rejection, reserved_rejection,
-};
 use crate::exact_test::{NotProved, TestDepth, UndecidedCpus, keep_most_informative};
 use crate::input::Platform;
 use crate::ledger::{Claim, Ledger, Place};

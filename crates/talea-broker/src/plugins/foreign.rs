@@ -19,17 +19,17 @@
 //! the zero-lag holds. If only these exceed the share, the broker rejects the task, and the plugin
 //! has violated nothing.
 
-use super::edf::{Confinement, check_kernel_limits, domain_of};
-use super::{
-    HigherPriorityTask, PlacedSpec, PluginBase, PluginContext, claim, desired_notes,
-    no_cpu_rejection, rejection, validate, with_terms,
+use super::PluginContext;
+use super::base::{
+    HigherPriorityTask, PlacedSpec, PluginBase, claim, desired_notes, no_cpu_rejection, rejection,
+    validate, with_terms,
 };
+use super::edf::{Confinement, check_kernel_limits, domain_of};
 use super::{edf, fp};
 use crate::exact_test::TestDepth;
 use crate::input::{ForeignAnswer, Platform};
 use crate::ledger::{Claim, Ledger, Place};
-use crate::plugin::{DeadlineTerms, Offer, PluginRequest, Verdict};
-use crate::plugin_set::BoundsViolation;
+use crate::plugin::{BoundsViolation, DeadlineTerms, Offer, PluginRequest, Verdict};
 use talea_core::mutate;
 use talea_core::setup::Band;
 use talea_core::{Charge, CpuSet, Params, Policy, Priority, Span, Work};

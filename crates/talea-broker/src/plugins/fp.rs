@@ -11,9 +11,9 @@
 //! elsewhere or rejected (R31). A task without a runtime cannot be tested: it is accepted, and the
 //! `rm` tasks below it become "not proved".
 
-use super::{
-    HigherPriorityTask, PlacedSpec, PluginBase, PluginContext, desired_notes, missing_parameter,
-    rejection,
+use super::PluginContext;
+use super::base::{
+    HigherPriorityTask, PlacedSpec, PluginBase, desired_notes, missing_parameter, rejection,
 };
 use crate::exact_test::{NotProved, TestDepth, UndecidedCpus, keep_most_informative};
 use crate::ledger::Place;

@@ -37,16 +37,17 @@
 //! O(log n + changed threads), for n tasks. An exact test costs more, and is bounded
 //! ([`crate::exact_test`]).
 
+mod change;
 mod exact;
 mod sums;
 
-use self::sums::{Change, Sums, domain_classes, weight};
+use self::change::{Change, Sums, weight};
+use super::PluginContext;
+use super::base::{
+    HigherPriorityTask, PlacedSpec, PluginBase, claim, desired_notes, missing_parameter, rejection,
+};
 use super::fp::guarantee_rejection;
 use super::place::worst_fit;
-use super::{
-    HigherPriorityTask, PlacedSpec, PluginBase, PluginContext, desired_notes, missing_parameter,
-    rejection,
-};
 use crate::exact_test::{ExactResult, NotProved, TestDepth, UndecidedCpus, keep_most_informative};
 use crate::ledger::{Claim, Place};
 use crate::levels::{Levels, LevelsAfter, Member};
@@ -449,7 +450,7 @@ impl Rm {
             priority: 0,
             terms: None,
         };
-        let claim = super::claim(self.base.index, place, params, &offer, false);
+        let claim = claim(self.base.index, place, params, &offer, false);
         let ledger = context.view.ledger;
         context.view.fits(cpu, &claim, Charge::ONE)
             && ledger.domain_of(cpu).is_none_or(|domain| {
@@ -513,9 +514,12 @@ impl Rm {
         let after = self.at(cpu).levels.after(None, None);
         let rest = match self.sums(context, cpu, &Change::default(), &after) {
             Some(sums) => sums.all(),
-            None => {
-                self.at(cpu).above.total().sum.combined(domain_classes(context, cpu).total().sum)
-            }
+            None => self
+                .at(cpu)
+                .above
+                .total()
+                .sum
+                .combined(context.view.ledger.domain_classes(cpu).total().sum),
         };
         Charge::ratio(spare_work(self.options.test, &rest, span) as u64, span)
     }

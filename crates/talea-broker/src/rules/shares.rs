@@ -67,6 +67,22 @@ impl Rules {
         client.shares_on(plugin).iter().map(share).min()
     }
 
+    /// Returns the usage of a subject without `leaving`, with the minimum of its shares, and the
+    /// maximum rounding error of that sum and one charge.
+    pub(super) fn usage_without(
+        &self,
+        subject: u32,
+        leaving: Option<(u32, Charge)>,
+    ) -> (Charge, Charge) {
+        let usage = &self.usage[subject as usize];
+        let counts = self.subjects[subject as usize].1;
+        let leaving = leaving.filter(|&(plugin, _)| counts.is_none_or(|only| only == plugin));
+        let leaving = leaving.map_or(Charge::ZERO, |(_, charge)| charge);
+        let count = usage.sharing.len() as u32;
+        let minimum = mutate!("limit-rule-reserve", MIN_SHARE.times(count), Charge::ZERO);
+        (usage.charge.saturating_add(minimum).saturating_sub(leaving), usage.rounding())
+    }
+
     /// Checks that one more sharing thread of the client gets at least [`MIN_BUDGET`]. `leaving` is
     /// as in [`Rules::admit`].
     pub fn admit_sharing(

@@ -9,6 +9,7 @@ mod configs;
 mod faults;
 mod requests;
 
+use super::MS;
 use super::rng::Rng;
 use super::simulation::{Faults, Simulation};
 use crate::input::{LogEvent, SessionId};
@@ -17,7 +18,6 @@ use talea_core::{Monotonic, Span};
 use talea_proto::Owner;
 use talea_proto::message::{DetachCause, SpecId, Token};
 
-const MS: u64 = 1_000_000;
 /// Maximum period of all tasks: how long the kernel's bandwidth accounting may lag behind after a
 /// restart.
 const MAX_PERIOD: Span = Span::from_ns(200 * MS);

@@ -5,16 +5,19 @@
 //! executes effects late but in order, like the real one. The kernel has its own admission test and
 //! its own faults. A checker that finds a violation panics with the seed.
 
+mod canaries;
 mod clients;
-mod inspections;
 mod kernel;
 mod plugin_hosts;
 mod rng;
 mod simulation;
 mod state_file;
 
+pub use canaries::Canaries;
 pub use clients::{Clients, EventCounts, run_ops, run_seed};
-pub use inspections::Canaries;
 pub use kernel::{ApplyOutcome, Kernel, Thread};
 pub use rng::Rng;
 pub use simulation::{Connection, Faults, Simulation, Target};
+
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;

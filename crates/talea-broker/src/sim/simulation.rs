@@ -4,10 +4,11 @@
 //! [`Faults`] names the live counterpart of each fault.
 
 mod acting;
+mod inspections;
 mod silent;
 mod trail;
 
-use super::inspections::Canaries;
+use super::canaries::Canaries;
 use super::kernel::{ApplyOutcome, Kernel};
 use super::rng::Rng;
 use crate::Broker;

@@ -17,7 +17,7 @@
 //! (`fp_levels`): guarantees are preserved.
 
 use super::Rm;
-use super::sums::Change;
+use super::change::Change;
 use crate::exact_test::{ExactResult, MAX_TASKS};
 use crate::ledger::{Claim, Place};
 use crate::levels::LevelsAfter;

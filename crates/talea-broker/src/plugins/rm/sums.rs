@@ -1,45 +1,13 @@
 //! Sums over the classes of one CPU: the plugin's own levels and the tasks that outrank them.
 
 use super::Rm;
-use crate::ledger::{Claim, Place};
-use crate::levels::{LevelsAfter, Member};
-use crate::plugins::{HigherPriorityTask, PluginContext};
+use super::change::{Change, HigherWork, Sums};
+use crate::levels::LevelsAfter;
+use crate::plugins::PluginContext;
 use crate::rm_bounds::{BoundVerdict, RmSum, compare_with_bound, decide_exactly};
 use crate::span_tree::{SpanTree, Total};
 use talea_analysis::Demand;
 use talea_core::Span;
-
-/// Span and work, in nanoseconds, of a task that outranks the plugin.
-type HigherWork = (u64, u128);
-
-/// Hypothetical change of one CPU.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Change<'a> {
-    pub(super) leaving: Option<&'a Member>,
-    pub(super) candidate: Option<&'a Member>,
-    /// Period of `candidate`.
-    pub(super) period: Span,
-    pub(super) above_leaving: Option<&'a Claim>,
-    pub(super) above_coming: Option<&'a HigherPriorityTask>,
-    /// Whether only the guaranteed levels count.
-    pub(super) promised: bool,
-}
-
-/// Classes of a CPU, with the class concerned kept separate.
-pub(super) struct Sums {
-    /// All other classes.
-    pub(super) rest: RmSum,
-    /// Class concerned: span, and all its work.
-    pub(super) mine: (u64, u128),
-    /// [`RmSum`] of `mine`; `None` if it is not computed yet.
-    class: Option<RmSum>,
-}
-
-impl Sums {
-    pub(super) fn all(&self) -> RmSum {
-        self.rest.combined(self.class.unwrap_or_else(|| RmSum::class(self.mine.1, self.mine.0)))
-    }
-}
 
 impl Rm {
     /// Returns the classes of `cpu` after `change`, which changes the levels to `after`; `None` if
@@ -55,7 +23,8 @@ impl Rm {
         let mut runs = after.runs().take_while(|run| !(change.promised && run.unproved > 0));
         let first = *runs.find(|run| run.work > 0)?;
         let (mut rest, mut work, mut mine) = (RmSum::EMPTY, first.work, None);
-        for (tree, domain) in [(&at.above, false), (domain_classes(context, cpu), true)] {
+        for (tree, domain) in [(&at.above, false), (context.view.ledger.domain_classes(cpu), true)]
+        {
             let (gone, come) = change.of(domain);
             if tree.is_empty() && come.is_none() {
                 continue;
@@ -134,7 +103,8 @@ impl Rm {
             runs.filter(|run| run.work > 0).map(|run| (run.first, run.work)).collect::<Vec<_>>();
         let Some(&(shortest, _)) = own.first() else { return vec![] };
         let mut apart = vec![];
-        for (tree, domain) in [(&at.above, false), (domain_classes(context, cpu), true)] {
+        for (tree, domain) in [(&at.above, false), (context.view.ledger.domain_classes(cpu), true)]
+        {
             let (gone, come) = change.of(domain);
             let mut each = |span: u64, work: u128| {
                 if span < shortest { apart.push((span, work)) } else { own[0].1 += work }
@@ -152,41 +122,6 @@ impl Rm {
         let demand = |(span, work)| Demand { work, within: Span::from_ns(span) };
         apart.into_iter().chain(own).map(demand).filter(|demand| demand.work > 0).collect()
     }
-}
-
-impl Change<'_> {
-    /// Returns the removed and the added task among the pinned higher tasks, or among those of the
-    /// domain: span and work.
-    fn of(&self, domain: bool) -> (Option<HigherWork>, Option<HigherWork>) {
-        let is_domain = |place| matches!(place, Place::Domain(_));
-        let gone = self
-            .above_leaving
-            .filter(|claim| is_domain(claim.place) == domain && claim.work_ns > 0);
-        let come = self
-            .above_coming
-            .filter(|candidate| is_domain(candidate.place) == domain && candidate.work_ns > 0);
-        (
-            gone.map(|claim| (claim.span_ns, u128::from(claim.work_ns) * weight(claim.place))),
-            come.map(|candidate| {
-                (candidate.span_ns, u128::from(candidate.work_ns) * weight(candidate.place))
-            }),
-        )
-    }
-}
-
-/// Returns the weight of a task: under global EDF it counts twice, because part of it may come from
-/// another CPU.
-pub(super) fn weight(place: Place) -> u128 {
-    match place {
-        Place::Cpu(_) => 1,
-        Place::Domain(_) => 2,
-    }
-}
-
-pub(super) fn domain_classes<'a>(context: &PluginContext<'a>, cpu: u32) -> &'a SpanTree {
-    static NONE: SpanTree = SpanTree::new();
-    let ledger = context.view.ledger;
-    ledger.domain_of(cpu).map_or(&NONE, |domain| &ledger.domain(domain).classes)
 }
 
 /// Returns the classes of `tree` shorter than `shortest`, without `gone` and with `come`. The class

@@ -1,7 +1,7 @@
 //! Random platforms and setups.
 
-use super::MS;
 use crate::input::Platform;
+use crate::sim::MS;
 use crate::sim::rng::Rng;
 use talea_core::setup::{
     Access, Band, Bound, Confine, Domain, EdfOptions, ForeignClass, ForeignOptions, FpLevels,

@@ -1,8 +1,9 @@
 //! Random faults of clients, threads, plugins and the daemon.
 
 use super::configs::set_rules;
-use super::{Clients, HeldSpec, MAX_PERIOD, MS};
+use super::{Clients, HeldSpec, MAX_PERIOD};
 use crate::input::{ForeignAnswer, ForeignCall, SessionId, Uids};
+use crate::sim::MS;
 use talea_core::{Attr, CpuSet, Policy, Priority, Span, Work};
 use talea_proto::message::SpecId;
 use talea_proto::refusal::{PLUGIN_TEXT_MAX, PluginText};

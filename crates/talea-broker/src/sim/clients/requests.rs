@@ -1,7 +1,8 @@
 //! Random requests of clients, valid and invalid.
 
-use super::{Clients, MS};
+use super::Clients;
 use crate::input::{SessionId, ThreadError};
+use crate::sim::MS;
 use crate::sim::simulation::Target;
 use talea_core::{CpuSet, Params, Priority, Span, Work};
 use talea_proto::message::{Name, SpecId, Token};
