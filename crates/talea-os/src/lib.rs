@@ -33,6 +33,7 @@ pub mod proc_events;
 pub mod process;
 mod reaper;
 pub mod sched;
+pub mod sched_calls;
 pub mod seqpacket;
 pub mod shield;
 pub mod signal_stop;

@@ -7,7 +7,7 @@
 //!
 //! Everything between fork and exec is async-signal-safe: system calls on data prepared before.
 
-mod seccomp;
+pub(crate) mod seccomp;
 
 use crate::Tid;
 use crate::sys::{check, check_long};

@@ -11,14 +11,17 @@ use crate::sys::check;
 use std::io;
 
 /// Whether the filter exists for this architecture.
-pub(super) const SUPPORTED: bool = ARCH != 0;
+pub(crate) const SUPPORTED: bool = ARCH != 0;
 
+/// Number of the architecture in `struct seccomp_data`.
 #[cfg(target_arch = "x86_64")]
-const ARCH: u32 = 0xC000_003E;
+pub(crate) const ARCH: u32 = 0xC000_003E;
+/// Number of the architecture in `struct seccomp_data`.
 #[cfg(target_arch = "aarch64")]
-const ARCH: u32 = 0xC000_00B7;
+pub(crate) const ARCH: u32 = 0xC000_00B7;
+/// 0: this architecture has no filter.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-const ARCH: u32 = 0;
+pub(crate) const ARCH: u32 = 0;
 
 const DENIED: &[libc::c_long] = &[
     libc::SYS_ptrace,
@@ -90,21 +93,26 @@ const DENIED: &[libc::c_long] = &[
 /// Flags of `openat` that the child must not use, because it may only read.
 const WRITING: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32;
 
-const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+/// Instruction: load a word of `struct seccomp_data`.
+pub(crate) const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+/// Instruction: jump if the loaded word equals the constant.
+pub(crate) const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
 const ANY_BIT: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
-const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+/// Instruction: end with the action of the constant.
+pub(crate) const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
 /// Offset of the call's number in `struct seccomp_data`.
-const AT_NUMBER: u32 = 0;
-const AT_ARCH: u32 = 4;
+pub(crate) const AT_NUMBER: u32 = 0;
+/// Offset of the architecture in `struct seccomp_data`.
+pub(crate) const AT_ARCH: u32 = 4;
 /// Offset of the lower half of the third argument, on little-endian machines.
 const AT_FLAGS: u32 = 32;
 /// Bit of the x32 ABI in the number of a system call.
 const X32: u32 = 0x4000_0000;
 
-const ALLOW: u32 = 0x7FFF_0000;
+/// Action: the kernel executes the call.
+pub(crate) const ALLOW: u32 = 0x7FFF_0000;
 const KILL: u32 = 0x8000_0000;
 const fn refuse(errno: i32) -> u32 {
     0x0005_0000 | errno as u32
