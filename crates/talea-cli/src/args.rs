@@ -97,6 +97,19 @@ pub(crate) struct RunArgs {
     /// covered.
     #[arg(long)]
     pub(crate) all_threads: bool,
+    /// Turn the scheduling calls of the program into requests for grants.
+    ///
+    /// The program starts as an ordinary one. Each call of its threads and children that sets a
+    /// real-time policy (sched_setscheduler, sched_setparam, sched_setattr, and what C libraries
+    /// build from them, such as pthread_setschedparam) requests a grant for the thread, and
+    /// setpriority requests the nice value. The program gets the kernel's return values: 0, or
+    /// EPERM with a line on standard error that has the reason. --runtime and --period add a budget
+    /// to each request for SCHED_FIFO or SCHED_RR. Set-user-id programs gain no privileges.
+    #[arg(
+        long,
+        conflicts_with_all = ["all_threads", "report", "policy", "priority", "deadline", "desired"]
+    )]
+    pub(crate) intercept: bool,
     /// Write the grant and the program's exit status to FILE as JSON when the program ends.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
@@ -293,6 +306,9 @@ pub(crate) struct CompletionsArgs {
 pub(crate) struct LaunchArgs {
     /// Name of the abstract socket.
     pub(crate) name: String,
+    /// Send a listener of the program's scheduling calls over the socket.
+    #[arg(long)]
+    pub(crate) intercept: bool,
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) command: Vec<OsString>,
 }

@@ -20,7 +20,7 @@ use anyhow::{Context, bail};
 use connection::Broker;
 use error::unexpected;
 use talea_os::Thread;
-use talea_proto::message::{Caveat, CpuInfo, Name, PluginInfo, Status};
+use talea_proto::message::{Caveat, CpuInfo, Name, PluginInfo, Status, Token};
 use talea_proto::{
     Counters, Granted, PluginAnswer, Refusal, Reply, Request, SpecId, SpecInfo, Task, ThreadRef,
 };
@@ -100,6 +100,31 @@ impl BrokerClient {
     pub(crate) fn create(&mut self, task: &Task, thread: &Thread) -> anyhow::Result<Granted> {
         match self.ask(&Request::Create(meant_for(task, thread)), Some(thread))? {
             Reply::Granted(granted) => Ok(granted),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Replaces the parameters of a spec. A refusal has no effect.
+    pub(crate) fn change(&mut self, spec: SpecId, task: &Task) -> anyhow::Result<Granted> {
+        match self.ask(&Request::Change { spec, task: *task }, None)? {
+            Reply::Granted(granted) => Ok(granted),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Takes over a spec that an earlier connection has created.
+    pub(crate) fn claim(&mut self, spec: SpecId, token: Token) -> anyhow::Result<Granted> {
+        match self.ask(&Request::Claim { spec, token }, None)? {
+            Reply::Granted(granted) => Ok(granted),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Requests a nice value for a thread without a grant.
+    pub(crate) fn nice(&mut self, nice: i8, thread: &Thread) -> anyhow::Result<()> {
+        let named = reference_to(thread);
+        match self.ask(&Request::Nice { nice, thread: named }, Some(thread))? {
+            Reply::Done | Reply::DoneWithCaveat(_) => Ok(()),
             other => unexpected(&other),
         }
     }
@@ -294,14 +319,18 @@ pub(crate) struct Explanation {
     pub(crate) refusal: Option<Box<Refusal>>,
 }
 
-/// Returns the task with a reference to its thread, in the form in which [`wire::Wire`] sends it.
+/// Returns the task with a reference to its thread.
 fn meant_for(task: &Task, thread: &Thread) -> Task {
-    let named = if wire::goes_as_descriptor(thread) {
+    Task { thread: Some(reference_to(thread)), ..*task }
+}
+
+/// Returns a reference to the thread, in the form in which [`wire::Wire`] sends it.
+fn reference_to(thread: &Thread) -> ThreadRef {
+    if wire::goes_as_descriptor(thread) {
         ThreadRef::Pidfd
     } else {
         ThreadRef::Tid(thread.tid().as_raw() as u32)
-    };
-    Task { thread: Some(named), ..*task }
+    }
 }
 
 /// Remedies for a missing broker.

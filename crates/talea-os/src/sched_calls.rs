@@ -183,8 +183,13 @@ pub enum Wanted {
     Unsupported(&'static str),
     /// Another priority of the present policy.
     Priority(i32),
-    /// A policy without real time, with its nice value if the call has one.
-    Ordinary(Option<i32>),
+    /// A policy without real time.
+    Ordinary {
+        /// The policy. A nice value that the call does not have is 0.
+        policy: Policy,
+        /// Whether the thread keeps its present nice value.
+        keeps_nice: bool,
+    },
     /// A nice value.
     Nice(i32),
     /// A call that is none of these: the kernel executes or refuses it.
@@ -268,8 +273,14 @@ fn of_scheduler(policy: i32, priority: i32) -> Wanted {
     match (policy, level) {
         (libc::SCHED_FIFO, Some(level)) => Wanted::RealTime(Policy::Fifo(level)),
         (libc::SCHED_RR, Some(level)) => Wanted::RealTime(Policy::Rr(level)),
-        (libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE, None) if priority == 0 => {
-            Wanted::Ordinary(None)
+        (_, None) if priority == 0 => {
+            let ordinary = match policy {
+                libc::SCHED_OTHER => Policy::NORMAL,
+                libc::SCHED_BATCH => Policy::Batch { nice: 0 },
+                libc::SCHED_IDLE => Policy::Idle,
+                _ => return Wanted::Kernel,
+            };
+            Wanted::Ordinary { policy: ordinary, keeps_nice: true }
         }
         _ => Wanted::Kernel,
     }
@@ -290,8 +301,9 @@ fn of_attr(bytes: &[u8; Attr::BYTES]) -> Wanted {
         return Wanted::Kernel;
     }
     let policy = match policy {
-        Policy::Other { nice } | Policy::Batch { nice } => return Wanted::Ordinary(Some(nice)),
-        Policy::Idle | Policy::Ext { .. } => return Wanted::Ordinary(None),
+        Policy::Other { .. } | Policy::Batch { .. } | Policy::Ext { .. } | Policy::Idle => {
+            return Wanted::Ordinary { policy, keeps_nice: policy == Policy::Idle };
+        }
         Policy::Fifo(_) | Policy::Rr(_) => policy,
         Policy::Deadline { runtime, deadline, period } => {
             let period = if period.is_zero() { deadline } else { period };
@@ -299,7 +311,7 @@ fn of_attr(bytes: &[u8; Attr::BYTES]) -> Wanted {
                 && runtime.as_ns() >= DEADLINE_RUNTIME_MIN_NS
                 && runtime.as_ns() <= deadline.as_ns()
                 && deadline <= period;
-            if !is_valid {
+            if !mutate!("os-calls-valid", is_valid, true) {
                 return Wanted::Kernel;
             }
             Policy::Deadline { runtime, deadline, period }

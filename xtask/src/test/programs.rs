@@ -82,7 +82,7 @@ const CLI_PURE: [&str; 19] = [
     "witness::",
 ];
 /// Tests of the commands beside a real daemon.
-const CLI_STATE: [&str; 1] = ["live::"];
+const CLI_STATE: [&str; 2] = ["intercept::", "live::"];
 /// Tests of the daemon's decisions, and of the state that the daemon leaves behind.
 const KERNEL_STATE: [&str; 15] = [
     "abuse::",

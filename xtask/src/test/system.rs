@@ -17,7 +17,7 @@ const REQUIRED: [Needed; 3] =
     [("cc", "gcc libc6-dev"), ("c++", "g++"), ("pkg-config", "pkg-config")];
 
 /// Programs without which some tests skip themselves and the step `guest` is skipped.
-const OPTIONAL: [Needed; 8] = [
+const OPTIONAL: [Needed; 11] = [
     ("chromium", "chromium"),
     ("node", "nodejs"),
     ("protoc", "protobuf-compiler"),
@@ -26,6 +26,9 @@ const OPTIONAL: [Needed; 8] = [
     ("dpkg-shlibdeps", "dpkg-dev"),
     ("lintian", "lintian"),
     ("systemd-sysusers", "systemd-standalone-sysusers"),
+    ("cyclictest", "rt-tests"),
+    ("stress-ng", "stress-ng"),
+    ("jackd", "jackd2"),
 ];
 
 /// Whether the command may install tools and packages.

@@ -69,22 +69,27 @@ pub(crate) enum TaskRequest {
 impl TaskArgs {
     /// Returns the request, for a grant with this owner.
     pub(crate) fn to_request(&self, owner: Owner) -> TaskRequest {
-        let cpus = self.cpus.or(self.prefer_cpus).unwrap_or_default();
-        let (params, kind) = match self.policy {
-            Some(Reservation::Ordinary { nice }) => return TaskRequest::Ordinary { nice },
-            Some(Reservation::RealTime { params, kind }) => (params, Some(kind)),
-            None => {
-                let params = Params {
-                    period: self.period,
-                    runtime: self.runtime,
-                    desired: self.desired,
-                    deadline: self.deadline,
-                    priority: self.priority,
-                };
-                (params, None)
+        let task = self.to_task(owner);
+        match self.policy {
+            Some(Reservation::Ordinary { nice }) => TaskRequest::Ordinary { nice },
+            Some(Reservation::RealTime { params, kind }) => {
+                TaskRequest::Grant { task: Task { params, ..task }, kind: Some(kind) }
             }
+            None => TaskRequest::Grant { task, kind: None },
+        }
+    }
+
+    /// Returns the task without the parameters of `-P`, for a grant with this owner.
+    pub(crate) fn to_task(&self, owner: Owner) -> Task {
+        let params = Params {
+            period: self.period,
+            runtime: self.runtime,
+            desired: self.desired,
+            deadline: self.deadline,
+            priority: self.priority,
         };
-        let task = Task {
+        let cpus = self.cpus.or(self.prefer_cpus).unwrap_or_default();
+        Task {
             params,
             plugin: self.plugin,
             cpus,
@@ -93,8 +98,7 @@ impl TaskArgs {
             owner,
             thread: None,
             exclusive: false,
-        };
-        TaskRequest::Grant { task, kind }
+        }
     }
 }
 

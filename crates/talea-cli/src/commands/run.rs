@@ -6,10 +6,15 @@
 //! ends with the program's exit code. The thread owns the grant: killing talea does not affect the
 //! program.
 //!
+//! With `--intercept`, the program starts without a grant and its own calls request grants
+//! ([`intercept`]).
+//!
 //! Absent on purpose: a fall-back to an ordinary start after a refusal. `talea run … || prog` does
 //! that explicitly. Only `TALEA_DISABLE` starts the program without a grant, so that an
 //! administrator can disable Talea from outside.
 
+mod events;
+mod intercept;
 pub(crate) mod launcher;
 mod report;
 mod signals;
@@ -20,18 +25,18 @@ use crate::args::task::TaskRequest;
 use crate::broker_client::{BrokerClient, Options};
 use crate::grant_text;
 use anyhow::Context;
+use events::{Event, exit_of, wait};
 use launcher::StartResult;
 use report::Report;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
+use rustix::event::Timespec;
+use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 use talea_os::signals::Signals;
 use talea_os::{Thread, Tid, sched};
 use talea_proto::message::Caveat;
 use talea_proto::{Granted, Owner, Task};
-use talea_study::exit::{Exit, RUN_FAILED};
+use talea_study::exit::Exit;
 use talea_study::output::note;
 use threads::Threads;
 
@@ -42,6 +47,9 @@ pub(crate) fn run(options: &Options, args: &RunArgs) -> anyhow::Result<Exit> {
     if let Some(why) = crate::broker_client::disabled() {
         note(&format!("{why}; nothing is granted, the program runs as an ordinary one"));
         return Ok(exec_ordinary(args));
+    }
+    if args.intercept {
+        return intercept::run(options, args);
     }
     match args.task.to_request(Owner::Thread) {
         TaskRequest::Ordinary { nice } => {
@@ -56,12 +64,8 @@ pub(crate) fn run(options: &Options, args: &RunArgs) -> anyhow::Result<Exit> {
 /// Replaces this process by the program, without a grant.
 fn exec_ordinary(args: &RunArgs) -> Exit {
     let error = launcher::exec_program(&args.command);
-    print_start_error(args, &error);
+    launcher::print_start_error(args, &error);
     Exit::Program(launcher::start_error_code(&error))
-}
-
-fn print_start_error(args: &RunArgs, error: &std::io::Error) {
-    note(&format!("cannot run {}: {error}", args.command[0].display()));
 }
 
 fn run_granted(
@@ -72,7 +76,7 @@ fn run_granted(
 ) -> anyhow::Result<Exit> {
     // The child is started before signals are blocked, because it must not inherit the mask. All
     // later threads of this process must inherit it.
-    let waiting = launcher::start(&args.command)?;
+    let waiting = launcher::start(&args.command, false)?;
     let signals = signals::collect()?;
     let HeldProgram { mut link, task, granted, plugin, thread } =
         match acquire(options, &waiting, task, kind) {
@@ -97,7 +101,7 @@ fn run_granted(
     let started = Instant::now();
     let (mut child, pidfd, start) = waiting.release()?;
     if let StartResult::Failed(errno) = start {
-        print_start_error(args, &std::io::Error::from_raw_os_error(errno));
+        launcher::print_start_error(args, &std::io::Error::from_raw_os_error(errno));
     }
     let mut threads = Threads::new(thread, args.all_threads);
     let look = args.all_threads || options.verbose || args.report.is_some();
@@ -181,31 +185,10 @@ fn supervise(
         }
         link.suspend();
         let timeout = watched.as_ref().map(|_| Timespec::try_from(SCAN_INTERVAL)).transpose()?;
-        let (ended, signalled) = {
-            let mut fds = [
-                PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
-            ];
-            match poll(&mut fds, timeout.as_ref()) {
-                Err(rustix::io::Errno::INTR) => continue,
-                other => other?,
-            };
-            (!fds[0].revents().is_empty(), !fds[1].revents().is_empty())
-        };
-        if signalled {
-            signals::forward(signals, child, pidfd)?;
-        }
-        if ended {
-            return Ok(child.wait()?);
+        match wait(pidfd, signals, None, timeout.as_ref())? {
+            Event::Signal => signals::forward(signals, child, pidfd)?,
+            Event::Ended => return Ok(child.wait()?),
+            Event::Call | Event::Timeout => {}
         }
     }
-}
-
-fn exit_of(status: ExitStatus) -> Exit {
-    let code = match (status.code(), status.signal()) {
-        (Some(code), _) => u8::try_from(code).unwrap_or(RUN_FAILED),
-        (None, Some(signal)) => 128 + u8::try_from(signal).unwrap_or(0),
-        (None, None) => RUN_FAILED,
-    };
-    Exit::Program(code)
 }

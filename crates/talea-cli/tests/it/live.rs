@@ -127,7 +127,7 @@ impl Held {
     }
 }
 
-fn specs(talea: &Talea) -> Vec<serde_json::Value> {
+pub(crate) fn specs(talea: &Talea) -> Vec<serde_json::Value> {
     let ended = talea.run(&["list", "--json"]);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");

@@ -22,6 +22,7 @@ mod harness;
 mod hostile;
 mod idle_band;
 mod import;
+mod intercept;
 mod live;
 mod live_answers;
 mod manual;

@@ -40,8 +40,10 @@ fn a_policy_and_its_priority_are_read_from_register_and_memory() {
     };
     assert_eq!(call(libc::SCHED_FIFO, 80), Wanted::RealTime(Policy::Fifo(80)));
     assert_eq!(call(libc::SCHED_RR | RESET_ON_FORK, 1), Wanted::RealTime(Policy::Rr(1)));
-    assert_eq!(call(libc::SCHED_OTHER, 0), Wanted::Ordinary(None));
-    assert_eq!(call(libc::SCHED_BATCH, 0), Wanted::Ordinary(None));
+    let ordinary = |policy| Wanted::Ordinary { policy, keeps_nice: true };
+    assert_eq!(call(libc::SCHED_OTHER, 0), ordinary(Policy::NORMAL));
+    assert_eq!(call(libc::SCHED_BATCH, 0), ordinary(Policy::Batch { nice: 0 }));
+    assert_eq!(call(libc::SCHED_IDLE, 0), ordinary(Policy::Idle));
     // The kernel has error numbers for each of these.
     let invalid = [
         (libc::SCHED_FIFO, 0),
@@ -81,8 +83,9 @@ fn attributes_of_every_size_are_read() {
         let policy = deadline(invalid.0, invalid.1, invalid.2);
         assert_eq!(call(&attr(policy, 0)), Wanted::Kernel, "{invalid:?}");
     }
-    assert_eq!(call(&attr(Policy::Other { nice: -5 }, 0)), Wanted::Ordinary(Some(-5)));
-    assert_eq!(call(&attr(Policy::Idle, 0)), Wanted::Ordinary(None));
+    for (policy, keeps_nice) in [(Policy::Other { nice: -5 }, false), (Policy::Idle, true)] {
+        assert_eq!(call(&attr(policy, 0)), Wanted::Ordinary { policy, keeps_nice });
+    }
     for flags in [2, 4, 0x20] {
         assert!(matches!(call(&attr(policy, flags)), Wanted::Unsupported(_)), "{flags}");
     }
@@ -160,7 +163,7 @@ fn a_continued_call_is_executed_and_another_supervisor_is_refused() {
         || {
             let second = Listener::install().expect_err("one supervisor");
             assert_eq!(second.raw_os_error(), Some(libc::EBUSY));
-            sched::set_nice(Tid::current(), 7).expect("everyone may");
+            sched::set_nice(Tid::current(), 7).expect("no right is needed");
             sched::get_nice(Tid::current()).expect("it lives")
         },
         |_, call| {

@@ -6,12 +6,15 @@
 //! thread. The socket closes on `exec`: the end of the stream reports the start of the program, an
 //! error number reports a failure.
 //!
+//! With `--intercept`, the launcher first installs a filter for scheduling calls in itself, and
+//! sends its listener over the socket.
+//!
 //! Absent on purpose: code between fork and exec. It would be unsafe, and a thread with a deadline
 //! policy cannot fork at all. The kernel's peer credentials prove that the connecting process is
 //! the child.
 
-use crate::args::LaunchArgs;
-use anyhow::{Context, bail};
+use crate::args::{LaunchArgs, RunArgs};
+use anyhow::{Context, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::ffi::OsString;
@@ -21,11 +24,16 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
+use talea_os::sched_calls::Listener;
+use talea_os::seqpacket;
 use talea_study::exit::{Exit, RUN_FAILED, RUN_NOT_EXECUTABLE, RUN_NOT_FOUND};
+use talea_study::output::note;
 
 const START: u8 = b'g';
 /// Message that only wakes the launcher, so that its thread migrates to its new CPUs.
 const WAKE: u8 = b's';
+/// Message that has the listener.
+const LISTENER: u8 = b'l';
 
 /// Result of starting the program.
 pub(super) enum StartResult {
@@ -42,10 +50,12 @@ pub(super) struct WaitingProgram {
     /// Descriptor that becomes readable when the process ends.
     pub(super) pidfd: OwnedFd,
     stream: UnixStream,
+    /// Listener of the program's scheduling calls, if they are intercepted.
+    pub(super) listener: Option<Listener>,
 }
 
 /// Starts a launcher for `command` and waits for its connection.
-pub(super) fn start(command: &[OsString]) -> anyhow::Result<WaitingProgram> {
+pub(super) fn start(command: &[OsString], intercept: bool) -> anyhow::Result<WaitingProgram> {
     let mut random = [0u8; 16];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
         .context("no random numbers")?;
@@ -56,6 +66,7 @@ pub(super) fn start(command: &[OsString]) -> anyhow::Result<WaitingProgram> {
     let child = Command::new("/proc/self/exe")
         .arg("launch")
         .arg(&name)
+        .args(intercept.then_some("--intercept"))
         .arg("--")
         .args(command)
         .spawn()
@@ -81,9 +92,17 @@ pub(super) fn start(command: &[OsString]) -> anyhow::Result<WaitingProgram> {
         // Other processes may guess the name and connect; only the child is accepted.
         let peer = talea_os::peer::credentials(&stream)?;
         if peer.pid.is_some_and(|tid| tid.as_raw() == pid.as_raw_nonzero().get()) {
-            return Ok(WaitingProgram { child, pidfd, stream });
+            let listener = if intercept { Some(receive_listener(&stream)?) } else { None };
+            return Ok(WaitingProgram { child, pidfd, stream, listener });
         }
     }
+}
+
+/// Receives the listener from the launcher, which states itself why it has none.
+fn receive_listener(stream: &UnixStream) -> anyhow::Result<Listener> {
+    let received = seqpacket::recv(stream, &mut [0])?;
+    let fd = received.fd.context("the launcher cannot intercept calls of the program")?;
+    Ok(Listener::from_fd(fd))
 }
 
 impl WaitingProgram {
@@ -117,6 +136,18 @@ pub(crate) fn run_helper(args: &LaunchArgs) -> anyhow::Result<Exit> {
     let address = SocketAddr::from_abstract_name(&args.name)?;
     let mut stream =
         UnixStream::connect_addr(&address).context("no talea run waits at this socket")?;
+    if args.intercept {
+        let listener = Listener::install().map_err(|error| match error.raw_os_error() {
+            Some(libc::EBUSY) => anyhow!(
+                "another supervisor already intercepts the calls of this process, such as an outer \
+                 talea run --intercept; start this one outside of it"
+            ),
+            _ => anyhow!(
+                "the kernel refuses the filter for scheduling calls (seccomp user notification): {error}"
+            ),
+        })?;
+        seqpacket::send_waiting(&stream, &[LISTENER], Some(listener.as_fd()))?;
+    }
     let mut word = [WAKE];
     while word[0] == WAKE {
         if stream.read(&mut word)? != 1 {
@@ -135,6 +166,11 @@ pub(crate) fn run_helper(args: &LaunchArgs) -> anyhow::Result<Exit> {
 pub(super) fn exec_program(command: &[OsString]) -> io::Error {
     let (program, arguments) = command.split_first().expect("the command line requires a program");
     Command::new(program).args(arguments).exec()
+}
+
+/// Prints why the program could not be started.
+pub(super) fn print_start_error(args: &RunArgs, error: &std::io::Error) {
+    note(&format!("cannot run {}: {error}", args.command[0].display()));
 }
 
 /// Returns the exit code for a program that could not be started.
