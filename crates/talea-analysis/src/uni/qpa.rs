@@ -33,8 +33,11 @@
 //!
 //! *The last instant.* If U < 1 and all D ≤ t + T, h(t) ≤ U·t + Σ max(T − D, 0)·U. So no t from (Σ
 //! max(T − D, 0)·U + B)/(1 − U) on fails. If U = 1, the last instant is the end of the synchronous
-//! busy period. If jitter or blocking may keep that period from ending, it is the longest D plus a
-//! hyperperiod, in which h grows as much as t.
+//! busy period, unless jitter or blocking may keep that period from ending.
+//!
+//! *The hyperperiod H.* From the longest D on, h(t + H) = h(t) + U·H ≤ h(t) + H, and b no longer
+//! changes. So no t after H and the longest D is the first that fails. This instant replaces the
+//! endless busy period, and any instant above that is much later.
 
 use super::prepared::{
     HORIZON_NS, PreparedTask, Scratch, count_steps, fits, hyperperiod, scaled_up,
@@ -127,7 +130,10 @@ pub fn find(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<Finding, Inconc
         let far =
             (u128::from(slack + last_blocking) << 64) / u128::from(u64::MAX - utilisation) + 1;
         match u64::try_from(far) {
-            Ok(far) if far <= HORIZON_NS => far.max(beyond),
+            Ok(far) if far <= HORIZON_NS => {
+                let far = far.max(beyond);
+                mutate!("analysis-qpa-hyperperiod", within_hyperperiod(rows, latest, far), far)
+            }
             _ => last_instant_when_full(rows, latest, jitter || last_blocking != 0, left)?,
         }
     };
@@ -246,6 +252,16 @@ fn earlier(rows: &[PreparedTask], found: u64, mut steps: u32) -> (u64, u64) {
         at = below;
     }
     least
+}
+
+/// Returns `far`, or the longest deadline `latest` plus a hyperperiod if that is earlier. A walk from
+/// a near `far` takes fewer steps than the hyperperiod itself.
+fn within_hyperperiod(rows: &[PreparedTask], latest: u64, far: u64) -> u64 {
+    if far / 64 < latest {
+        return far;
+    }
+    let cycle = hyperperiod(rows.iter()).and_then(|all| all.checked_add(latest));
+    cycle.map_or(far, |cycle| cycle.min(far))
 }
 
 /// Returns the last instant that has to be evaluated, for any U ≤ 1.

@@ -102,6 +102,15 @@ fn limits_and_assumptions_are_reported_and_nothing_wraps() {
     assert_eq!(unknown(qpa::verdict(&blocked)), Inconclusive::Insufficient { task: 0 });
 }
 
+#[test]
+fn a_search_from_far_begins_within_the_hyperperiod() {
+    // U = 1 − 1/10000: the walk down from Σ (T − D)·U/(1 − U) = 919,141 would take 3,206 steps.
+    let tasks = set(&[(259, 1_000, 772), (58, 200, 185), (216, 500, 434), (189, 10_000, 10_000)]);
+    let found = qpa::find(&tasks, &mut Scratch::with_limit(1_000));
+    assert_eq!(found, qpa::find(&tasks, &mut Scratch::new()));
+    assert_eq!(found, Ok(qpa::Finding::Fits));
+}
+
 /// Checks both tests against their reference models, and against each other where both are exact.
 fn agrees(tasks: &[Sporadic]) {
     let numbers = plain(tasks);
