@@ -2,7 +2,8 @@
 //!
 //! While the new attributes of an attached thread await the kernel's result, no other request
 //! reserves. So the old terms still fit if the kernel refuses the new ones. The kernel switches the
-//! thread directly to its new attributes, so the thread always has a real-time policy.
+//! thread directly to its new attributes, so the thread always has a real-time policy. The one
+//! exception is a thread that sleeps in another root domain ([`deferred`](crate::deferred)).
 
 use crate::admission::{AdmissionRequest, Evaluation, RequestKind, plugin_request};
 use crate::broker::Broker;

@@ -14,7 +14,7 @@ use crate::spec::{PendingOp, ReplyTo, Spec};
 use crate::trail::AuditEvent;
 use talea_core::Monotonic;
 use talea_core::mutate;
-use talea_proto::message::{SpecId, Token};
+use talea_proto::message::{Notes, SpecId, Token};
 use talea_proto::record::Record;
 use talea_proto::{Code, Field, GROUP_MAX, Granted, Owner, Refusal, Reply, Task};
 
@@ -323,6 +323,8 @@ impl Broker {
             Some(slot),
             placed.notes,
         );
+        let is_asleep = spec.thread.as_ref().is_some_and(|thread| thread.sleep_retries > 0);
+        let pending = if is_asleep { Notes::PENDING_WAKEUP } else { Notes::default() };
         Granted {
             spec: spec.id,
             token: spec.token,
@@ -333,7 +335,7 @@ impl Broker {
             priority: placed.priority,
             mechanism: placed.mechanism,
             granularity: self.enforcement_granularity(slot, placed),
-            notes,
+            notes: notes.with(mutate!("broker-change-note", pending, Notes::default())),
         }
     }
 }

@@ -10,10 +10,11 @@
 //! | *attaching* | asleep elsewhere | *idle*, reply `Caveat::PendingWakeup`, retry armed |
 //! | *idle* | asleep elsewhere | *idle*, retry armed with doubled delay |
 //! | *idle* | accepted or refused | *idle*, the spec reports attributes again |
-//! | *changing* | asleep elsewhere | rolled back and refused |
+//! | *changing* | asleep elsewhere | *idle*, reply with [`Notes::PENDING_WAKEUP`], retry armed |
 //!
-//! An attach is therefore answered at once, and the ledger keeps the reservation. A change cannot
-//! be deferred like this: the thread keeps its old attributes, which the new terms might not cover.
+//! A request is therefore answered at once, and the ledger has its reservation. A thread that has
+//! attributes of old terms when its change is answered loses them: the driver makes it an ordinary
+//! thread, as a detach does. The new terms do not cover the old policy on the new CPUs.
 //!
 //! *Overrun.* A thread that has overrun its last deadline budget must not enter the class before
 //! the overrun is compensated.

@@ -250,8 +250,8 @@ pub enum Input {
         process: ProcessId,
     },
     /// The driver executed an effect with a restriction. For [`Effect::Apply`] the restriction is
-    /// [`Caveat::PendingWakeup`], and the thread's CPUs are set. For [`Effect::Restore`] the
-    /// restriction is any of the others.
+    /// [`Caveat::PendingWakeup`]: the thread's CPUs are set, and it has no policy of a grant. For
+    /// [`Effect::Restore`] the restriction is any of the others.
     DoneWithCaveat {
         /// Ticket of the effect.
         ticket: Ticket,

@@ -58,7 +58,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> String {
     text
 }
 
-const NOTES: [(Notes, &str, &str); 10] = [
+const NOTES: [(Notes, &str, &str); 11] = [
     (Notes::NOT_PROVED, "not_proved", "not proved: a runtime is missing, in this or another grant"),
     (Notes::ADMISSION_IGNORED, "admission_ignored", "the test failed and was ignored on request"),
     (Notes::BELOW_DESIRED, "below_desired", "less than the desired runtime"),
@@ -73,6 +73,11 @@ const NOTES: [(Notes, &str, &str); 10] = [
         "real-time threads without a grant have a higher priority on this CPU",
     ),
     (Notes::UNLIMITED, "unlimited", "unlimited: no runtime, period or rule limits its CPU time"),
+    (
+        Notes::PENDING_WAKEUP,
+        "pending_wakeup",
+        "the thread sleeps in another root domain; it gets its deadline when it wakes",
+    ),
 ];
 
 /// Returns the notes as stable names for JSON.

@@ -30,6 +30,8 @@ impl Notes {
     /// The thread may consume any CPU time: no runtime and period are declared, and no rule limits
     /// it.
     pub const UNLIMITED: Notes = Notes(1 << 9);
+    /// The thread becomes real-time at its next wake-up (`Caveat::PendingWakeup`).
+    pub const PENDING_WAKEUP: Notes = Notes(1 << 10);
 
     /// Whether every bit of `other` is set.
     pub fn contains(self, other: Notes) -> bool {
@@ -37,7 +39,7 @@ impl Notes {
     }
 
     /// Every note with the name that programs can rely on.
-    pub const STABLE_NAMES: [(Notes, &'static str); 10] = [
+    pub const STABLE_NAMES: [(Notes, &'static str); 11] = [
         (Notes::NOT_PROVED, "not-proved"),
         (Notes::ADMISSION_IGNORED, "admission-ignored"),
         (Notes::BELOW_DESIRED, "below-desired"),
@@ -48,6 +50,7 @@ impl Notes {
         (Notes::COMMON_LEVELS, "common-levels"),
         (Notes::UNGRANTED_ABOVE, "ungranted-above"),
         (Notes::UNLIMITED, "unlimited"),
+        (Notes::PENDING_WAKEUP, "pending-wakeup"),
     ];
 
     /// Returns the names of the bits that are set.

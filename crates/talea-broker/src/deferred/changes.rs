@@ -12,9 +12,6 @@ use talea_proto::{Code, Field};
 
 /// Error number of an operation that would have to wait longer than [`MAX_DEFER`].
 const EAGAIN: Errno = Errno(11);
-/// Error number of a change whose thread sleeps in another root domain. The kernel's own number,
-/// EPERM, has other causes with other remedies.
-const EXDEV: Errno = Errno(18);
 
 impl Broker {
     /// Handles an effect that the driver executed with a restriction.
@@ -29,16 +26,14 @@ impl Broker {
                 self.mark_awake(slot);
                 self.restored_with_caveat(slot, restoring, caveat);
             }
-            (PendingOp::Changing(rollback), _) => {
-                let refused = mutate!("broker-change-asleep", EXDEV, Errno(1));
-                self.finish_order(slot, PendingOp::Changing(rollback), Err(refused));
-            }
             (step, _) => {
                 self.mark_asleep(slot);
-                if let PendingOp::Attaching(reply_to) = step {
-                    self.attached_pending_wakeup(slot, reply_to);
+                match step {
+                    PendingOp::Attaching(reply_to) => self.attached_pending_wakeup(slot, reply_to),
+                    PendingOp::Changing(rollback) => self.change_done(slot, &rollback, Ok(())),
+                    PendingOp::Idle | PendingOp::Restoring(_) => {}
                 }
-                self.schedule_retry(slot);
+                mutate!("broker-change-asleep", self.schedule_retry(slot));
             }
         }
     }

@@ -294,6 +294,22 @@ impl Kernel {
         }
     }
 
+    /// Restores the policy of a thread, which keeps the CPUs where it will wake: nothing covers the
+    /// policy of its old terms there.
+    pub fn await_wakeup(
+        &mut self,
+        handle: ThreadId,
+        given: Option<[Attr; 2]>,
+        owner: Option<u32>,
+        now: Monotonic,
+    ) {
+        let Some(given) = given else { return };
+        let (_, thread) = self.thread_of(handle).expect("it sleeps");
+        let own = Attr { cpus: thread.attr.cpus, ..thread.own };
+        let done = self.restore(handle, &own, (&given, owner), now, None);
+        assert_eq!(done, Ok(()), "the kernel restores its own attributes");
+    }
+
     /// Whether the domain of these CPUs has a zero-lag hold at `now`.
     pub fn has_zero_lag_hold(&self, cpus: &CpuSet, now: Monotonic) -> bool {
         let domain = self.domain_of(cpus);

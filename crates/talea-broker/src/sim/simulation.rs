@@ -525,9 +525,10 @@ impl Simulation {
         self.tried.entry(thread).or_default().push(*attr);
         let result = match self.kernel.set(thread, attr, self.now, fault) {
             Ok(ApplyOutcome::Asleep) => {
-                return self
-                    .inbox
-                    .push_back(Input::DoneWithCaveat { ticket, caveat: Caveat::PendingWakeup });
+                let given = self.applied.remove(&thread).map(|applied| [applied, *attr]);
+                self.kernel.await_wakeup(thread, given, owner, self.now);
+                let caveat = Caveat::PendingWakeup;
+                return self.inbox.push_back(Input::DoneWithCaveat { ticket, caveat });
             }
             Ok(ApplyOutcome::NotBefore(at)) => {
                 return self.inbox.push_back(Input::NotBefore { ticket, at });

@@ -3,7 +3,7 @@
 use super::stage::{MS, Words, by, setup, timed, urgent, world, world_of};
 use crate::input::LogEvent;
 use talea_core::{CpuSet, Policy, Span};
-use talea_proto::message::Caveat;
+use talea_proto::message::{Caveat, Notes};
 use talea_proto::{Code, Owner, Reply, Request, Task, ThreadRef};
 
 fn on_cpu(cpu: u32, runtime_us: u64) -> Task {
@@ -44,34 +44,65 @@ fn r12_a_thread_asleep_in_another_domain_gets_its_deadline_when_it_wakes() {
     world.check_idle(false);
 }
 
-/// A change does not wait for the thread. The refusal names the cause, not one of the other causes
-/// of the kernel's EPERM.
+/// The thread may be waiting for the reply to its change, so the change is answered at once.
+/// Meanwhile the thread is ordinary: neither the old nor the new terms cover a real-time policy on
+/// the CPUs where it will wake.
 #[test]
-fn r12_a_change_of_a_thread_asleep_in_another_domain_is_refused_with_its_own_reason() {
-    let mut setup = setup(&["edf", "fp"], 2);
-    setup.plugins[0].cpus = CpuSet::single(0);
-    setup.plugins[1].cpus = CpuSet::single(1);
-    let mut world = world_of(setup, 2);
-    let client = world.connect(1000);
-    let tid = world.tid_of(client);
-    let spec = world.attached(client, by(urgent(10), "fp"), tid).spec;
-    world.kernel.put_to_sleep(tid, 1);
-    let change = Request::Change { spec, task: by(timed(1_000, 10_000), "edf") };
-    let refusal = world.refused(client, change.clone());
-    assert_eq!((refusal.code, refusal.errno), (Code::Kernel, 18), "{refusal}");
-    let text = refusal.to_string();
-    assert!(text.contains("sleeps on a CPU of another root domain"), "{text}");
-    assert!(!is_deadline(&world, tid), "it keeps what it has");
-    // The remedy of the refusal.
-    world.done(client, Request::Detach(spec));
-    assert!(matches!(world.call(client, change), Reply::Granted(_)));
-    assert_eq!(world.attach(client, spec, tid), Reply::DoneWithCaveat(Caveat::PendingWakeup));
-    world.kernel.wake(tid);
-    world.advance(Span::from_ns(2 * MS));
-    world.run_until_idle();
-    assert!(is_deadline(&world, tid));
-    world.done(client, Request::Release(spec));
-    world.check_idle(false);
+fn r7_a_change_of_a_thread_asleep_in_another_domain_takes_effect_when_it_wakes() {
+    for then in ["wakes", "is detached", "is changed back", "restart"] {
+        let mut setup = setup(&["edf", "fp"], 2);
+        setup.plugins[0].cpus = CpuSet::single(0);
+        setup.plugins[1].cpus = CpuSet::single(1);
+        let mut world = world_of(setup, 2);
+        let client = world.connect(1000);
+        let pid = world.tid_of(client);
+        let own = world.kernel.ordinary();
+        world.kernel.spawn_thread(500, pid, own);
+        let low = Task { owner: Owner::Thread, ..by(urgent(10), "fp") };
+        let spec = world.attached(client, low, 500).spec;
+        world.kernel.put_to_sleep(500, 1);
+        let change = Request::Change { spec, task: by(timed(1_000, 10_000), "edf") };
+        match world.call(client, change) {
+            Reply::Granted(granted) => {
+                assert!(granted.notes.contains(Notes::PENDING_WAKEUP), "{granted:?}");
+                assert_eq!(granted.cpu, Some(0));
+            }
+            other => panic!("{other:?}"),
+        }
+        let pending = world.attr_of(500);
+        assert_eq!(pending, talea_core::Attr { cpus: CpuSet::single(0), ..own }, "{then}");
+        let info = world.query(client, spec).expect("its spec");
+        assert_eq!((info.tid, info.attr), (Some(500), None), "pending attributes are not reported");
+        world.check_idle(false);
+        match then {
+            "is detached" => world.done(client, Request::Detach(spec)),
+            "is changed back" => {
+                let back = Request::Change { spec, task: low };
+                match world.call(client, back) {
+                    Reply::Granted(granted) => {
+                        assert!(!granted.notes.contains(Notes::PENDING_WAKEUP), "{granted:?}");
+                    }
+                    other => panic!("{other:?}"),
+                }
+                assert!(matches!(world.attr_of(500).policy, Policy::Fifo(_)));
+            }
+            _ => {
+                if then == "restart" {
+                    world.restart();
+                    world.run_until_idle();
+                }
+                // Retries before the wake-up change nothing.
+                world.advance(Span::from_ns(20 * MS));
+                world.run_until_idle();
+                assert_eq!(world.attr_of(500), pending, "{then}");
+                world.kernel.wake(500);
+                world.advance(Span::from_ns(1_000 * MS));
+                world.run_until_idle();
+                assert!(is_deadline(&world, 500), "{then}");
+            }
+        }
+        world.check_idle(false);
+    }
 }
 
 #[test]

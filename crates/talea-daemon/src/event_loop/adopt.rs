@@ -1,6 +1,6 @@
 //! Adoption of the grants of an earlier daemon.
 
-use super::threads::is_alive;
+use super::processes::is_alive;
 use super::{Adoption, Daemon};
 use crate::convert;
 use talea_broker::Input;

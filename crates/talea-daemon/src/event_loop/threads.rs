@@ -1,4 +1,4 @@
-//! Threads and processes that the daemon holds by pidfd.
+//! Threads that the daemon holds by pidfd.
 //!
 //! Invariant: a thread is held from the request that named it until the broker forgets it. Its
 //! number ([`ThreadId`]) is never reused, so a late effect finds no thread instead of a different
@@ -6,15 +6,12 @@
 
 use crate::convert;
 use crate::enforcement::{Enforcement, LimitedThread};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Bound;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use talea_broker::drift;
-use talea_broker::input::{
-    Errno, Found, Limit, ProcessId, ThreadError, ThreadFacts, ThreadId, Uids,
-};
+use talea_broker::input::{Errno, Found, Limit, ThreadError, ThreadFacts, ThreadId, Uids};
 use talea_core::mutate;
 use talea_core::{Attr, CpuSet, Monotonic, Policy, Span, Work};
 use talea_os::epoll::{Epoll, Interest};
@@ -71,10 +68,25 @@ impl HeldThread {
     }
 
     fn note_given(&mut self, attr: Attr) {
+        if self.also_given.contains(&attr) {
+            return;
+        }
         if self.also_given.len() >= MAX_ALSO_GIVEN {
             self.also_given.remove(0);
         }
         self.also_given.push(attr);
+    }
+
+    /// Sets the CPUs of a thread that sleeps in another root domain. A thread with a policy of its
+    /// old terms gets the policy before its grant: nothing covers the old policy on the new CPUs.
+    fn await_wakeup(&mut self, attr: &Attr, owner: Option<u32>) -> Result<(), Errno> {
+        if let Some(applied) = mutate!("daemon-change-asleep", self.applied, None) {
+            let given: Vec<Attr> = self.also_given.iter().chain([&applied]).copied().collect();
+            let before = Attr { cpus: attr.cpus, ..self.previous };
+            restore(&self.thread, &before, Some(&self.snapshot), &given, owner)?;
+            self.applied = None;
+        }
+        self.thread.pin(&attr.cpus).map_err(|error| convert::errno(&error))
     }
 }
 
@@ -93,7 +105,7 @@ pub(super) enum ApplyOutcome {
     /// The kernel accepted or refused the attributes.
     Done(Result<(), Errno>),
     /// The thread sleeps in another root domain. Its CPUs are set, so it is in the right domain
-    /// when it wakes.
+    /// when it wakes, and it has no policy of a grant.
     PendingWakeup,
     /// The thread is not as the broker assumes, and was not changed.
     Unexpected(Found),
@@ -488,11 +500,10 @@ impl Threads {
             Err(ApplyError::OverrunDebt { until }) if until < Monotonic::NEVER => {
                 ApplyOutcome::NotBefore(until)
             }
-            Err(error @ ApplyError::OtherRootDomain { .. }) => {
-                match cpus.map(|cpus| held.thread.pin(cpus)) {
-                    Some(Ok(())) => ApplyOutcome::PendingWakeup,
-                    Some(Err(error)) => ApplyOutcome::Done(Err(convert::errno(&error))),
-                    None => ApplyOutcome::Done(Err(convert::errno(&error))),
+            Err(ApplyError::OtherRootDomain { .. }) if cpus.is_some() => {
+                match held.await_wakeup(attr, owner) {
+                    Ok(()) => ApplyOutcome::PendingWakeup,
+                    Err(errno) => ApplyOutcome::Done(Err(errno)),
                 }
             }
             Err(error) => ApplyOutcome::Done(Err(convert::errno(&error))),
@@ -707,91 +718,6 @@ fn io_errno(error: &io::Error) -> Errno {
 
 const ESRCH: Errno = Errno(3);
 const EPERM: Errno = Errno(1);
-
-/// Watched processes.
-#[derive(Debug, Default)]
-pub(super) struct Processes {
-    by_token: HashMap<u64, ProcessId>,
-    held: HashMap<ProcessId, (u64, OwnedFd)>,
-    /// Exited processes, in order, with the time at which the broker is informed.
-    exited: VecDeque<(Monotonic, ProcessId)>,
-    last: u64,
-}
-
-impl Processes {
-    /// Watches for the exit of `process`; `false` if it has already exited.
-    pub(super) fn watch(&mut self, process: ProcessId, epoll: &Epoll) -> io::Result<bool> {
-        if self.held.contains_key(&process) {
-            return Ok(true);
-        }
-        let Some(fd) = open(process)? else { return Ok(false) };
-        self.last += 1;
-        epoll.add(fd.as_fd(), Interest::READ, Token::Process(self.last).pack())?;
-        self.by_token.insert(self.last, process);
-        self.held.insert(process, (self.last, fd));
-        Ok(true)
-    }
-
-    /// Records the exit of a process. The broker is informed at `due` unless the process is
-    /// forgotten before.
-    pub(super) fn ended(&mut self, token: u64, due: Monotonic, epoll: &Epoll) {
-        let Some(process) = self.by_token.remove(&token) else { return };
-        if let Some((_, fd)) = self.held.get(&process) {
-            // The descriptor was in the set until now, so this cannot fail.
-            let _ = epoll.remove(fd);
-        }
-        self.exited.push_back((due, process));
-    }
-
-    /// Returns the time at which the broker is informed of the next exit.
-    pub(super) fn next_due(&self) -> Option<Monotonic> {
-        self.exited.front().map(|&(due, _)| due)
-    }
-
-    /// Returns a process whose exit the broker must be informed of now.
-    pub(super) fn next_exited(&mut self, now: Monotonic) -> Option<ProcessId> {
-        while let Some((_, process)) = self.exited.pop_front_if(|&mut (due, _)| due <= now) {
-            if self.held.remove(&process).is_some() {
-                return Some(process);
-            }
-        }
-        None
-    }
-
-    /// Closes the handle of the process, which also stops watching it.
-    pub(super) fn forget(&mut self, process: ProcessId) {
-        if let Some((token, _)) = self.held.remove(&process) {
-            self.by_token.remove(&token);
-        }
-    }
-}
-
-/// Whether the process exists.
-pub(super) fn is_alive(process: ProcessId) -> bool {
-    matches!(open(process), Ok(Some(_)))
-}
-
-/// Opens a pidfd of exactly this process; `None` if it has exited.
-fn open(process: ProcessId) -> io::Result<Option<OwnedFd>> {
-    let Some(tid) = i32::try_from(process.pid).ok().and_then(Tid::new) else { return Ok(None) };
-    let pid = rustix::process::Pid::from_raw(tid.as_raw()).expect("a Tid is never zero");
-    let fd = match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
-        Ok(fd) => fd,
-        // EINVAL, from Linux 6.9 ENOENT: the id belongs to a thread that is not a main thread, so
-        // it is not this process.
-        Err(rustix::io::Errno::SRCH | rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(error.into()),
-    };
-    // The descriptor refers to the process that had the id at the call. It is the right one if the
-    // start time, read afterwards, matches.
-    match talea_os::proc::stat(tid) {
-        Ok(stat) => Ok((stat.start_ticks == process.start && !stat.has_ended()).then_some(fd)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
 
 /// Returns the error for the broker.
 pub(super) fn not_found(error: &OpenError) -> ThreadError {

@@ -252,10 +252,6 @@ fn remedy(errno: i32) -> &'static str {
             "EAGAIN: the thread has overrun the budget of its last grant; repeat the request later"
         }
         16 => "EBUSY: the kernel's admission test found no free bandwidth",
-        18 => {
-            "EXDEV: the thread sleeps on a CPU of another root domain, and a change does not wait \
-             for it; detach the thread, change the grant, and attach the thread again"
-        }
         22 => "EINVAL: this kernel does not accept these parameters",
         _ => "`talea doctor` reports missing prerequisites",
     }

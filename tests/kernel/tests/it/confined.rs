@@ -1,7 +1,7 @@
 //! `confine = "partition"`: deadline threads on a CPU of their own; afterwards the machine is
 //! unchanged.
 
-use crate::tasks::{owned_by, reserved, with};
+use crate::tasks::{owned_by, ranked, reserved, with};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use talea_kernel_tests::{
 };
 use talea_os::sysinfo::{Hierarchy, SystemInfo};
 use talea_os::{partition, proc};
-use talea_proto::message::{Caveat, Mechanism};
+use talea_proto::message::{Caveat, Mechanism, Notes};
 use talea_proto::{Owner, Reply, Request, SpecId};
 
 /// Returns the last CPU; all threads may use the others.
@@ -128,6 +128,45 @@ fn r12_a_partition_confines_a_thread_to_its_cpu_and_is_gone_with_the_daemon() {
         daemon.said_since_start(),
         ["talead: stopped by a signal; all grants stay in force"]
     );
+}
+
+#[test]
+fn r7_a_change_into_another_root_domain_takes_effect_when_the_thread_wakes() {
+    needs_root!();
+    let bench = Bench::new("partition-change");
+    let mount = undivided();
+    needs!("cgroup v1 with undivided cpusets, and two CPUs", mount.is_some());
+    let _undo = Undo(bench.path("state").join("partitions"));
+    let fp = "[[plugin]]\nname = \"fp\"\nkind = \"fp\"\ncpus = \"0\"\npriorities = \"20-39\"\n";
+    let daemon = Daemon::start(&bench, &format!("{}{fp}", apart()));
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
+    for is_detached in [false, true] {
+        let tid = alice.thread();
+        let before = (kernel::attr(tid), kernel::affinity(tid));
+        let granted = client.create(with("fp", ranked(5)));
+        client.attach(granted.spec, tid);
+        // The thread sleeps on CPU 0 from here on.
+        alice.work(tid, 1);
+        let change = Request::Change { spec: granted.spec, task: with("edf", reserved(10, 2_000)) };
+        match client.ask(&change) {
+            Reply::Granted(new) => {
+                assert!(new.notes.contains(Notes::PENDING_WAKEUP), "{new:?}");
+                assert_eq!(new.cpu, Some(last()));
+            }
+            other => panic!("{other:?}"),
+        }
+        // No terms cover a FIFO priority on the new CPU.
+        assert_eq!(kernel::attr(tid), before.0);
+        assert_eq!(kernel::affinity(tid), CpuSet::single(last()));
+        if !is_detached {
+            alice.work(tid, 1);
+            eventually("it has its deadline", || kernel::policy(tid).is_deadline());
+        }
+        client.done(&Request::Detach(granted.spec));
+        assert_eq!((kernel::attr(tid), kernel::affinity(tid)), before);
+        client.done(&Request::Release(granted.spec));
+    }
 }
 
 #[test]
