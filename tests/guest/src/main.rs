@@ -115,6 +115,7 @@ fn run() -> io::Result<i32> {
     let status = Command::new(TESTS)
         .args(arguments)
         .env("TALEA_IN_GUEST", "1")
+        .env("TALEA_BIN_DIR", "/bin")
         .env("RUST_BACKTRACE", "1")
         .status()?;
     Ok(status.code().unwrap_or(-1))

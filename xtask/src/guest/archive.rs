@@ -1,22 +1,26 @@
 //! Initial file systems of the guests.
 
-use super::services;
+use super::{Built, services};
 use crate::shell;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Packs the file system of a guest without systemd below `dir`: a first process, the tests, and
-/// the libraries of both. Returns the archive.
-pub(super) fn pack(init: &Path, tests: &Path, dir: &Path) -> Result<PathBuf> {
-    let root = empty(dir.join("root"))?;
-    for folder in ["dev", "proc", "sys", "tmp"] {
+/// Packs the file system `name` of a guest without systemd below `dir`: a first process, the tests,
+/// the programs that the tests start, and the libraries of all. Returns the archive.
+pub(super) fn pack(name: &str, built: &Built, programs: &[PathBuf], dir: &Path) -> Result<PathBuf> {
+    let root = empty(dir.join(name))?;
+    for folder in ["bin", "dev", "proc", "sys", "tmp"] {
         fs::create_dir_all(root.join(folder))?;
     }
-    add(&root, init, "init")?;
-    add(&root, tests, "tests")?;
-    let archive = dir.join("root.cpio");
+    add(&root, &built.init, "init")?;
+    add(&root, &built.tests, "tests")?;
+    for program in programs {
+        let name = program.file_name().context("a name")?.to_string_lossy();
+        add(&root, program, &format!("bin/{name}"))?;
+    }
+    let archive = dir.join(format!("{name}.cpio"));
     write(&root, fs::File::create(&archive)?)?;
     Ok(archive)
 }

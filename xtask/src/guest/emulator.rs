@@ -16,6 +16,8 @@ pub(super) enum Machine {
     Free,
     /// Two CPUs, with the clock of the host; process 1 is systemd.
     Services,
+    /// Eight CPUs, with the clock of the host.
+    Eight,
 }
 
 /// Required programs, each with the Debian package that contains it.
@@ -124,7 +126,8 @@ fn command(
         // One instruction per nanosecond; while the guest is idle, time jumps to its next timer.
         qemu.args(["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-smp", "1"]);
     } else {
-        qemu.args(["-accel", "tcg,thread=multi", "-smp", "2"]);
+        let cpus = if machine == Machine::Eight { "8" } else { "2" };
+        qemu.args(["-accel", "tcg,thread=multi", "-smp", cpus]);
     }
     qemu.arg("-kernel").arg(image).arg("-initrd").arg(archive);
     let own = if machine == Machine::Services { services::KERNEL_WORDS } else { "" };

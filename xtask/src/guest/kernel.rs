@@ -23,6 +23,9 @@ pub(super) const KNOWN: [Kernel; 4] = [
     Kernel { name: "6.1", suite: "bookworm", package: "linux-image-amd64" },
 ];
 
+/// Kernel with the cpusets of cgroup v1 and of v2. Debian's 6.12 refuses those of v1 (EINVAL).
+pub(super) const WITH_BOTH_CPUSETS: Kernel = KNOWN[2];
+
 impl Kernel {
     pub(super) fn named(name: &str) -> Result<Kernel> {
         if let Some(kernel) = KNOWN.into_iter().find(|kernel| kernel.name == name) {

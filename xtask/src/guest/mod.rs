@@ -9,6 +9,7 @@
 //! | default | one | counts instructions (`-icount`): the load of the host has no effect | `guest` |
 //! | `--free` | two | of the host | `guest` |
 //! | `--systemd` ([`services`]) | two | of the host | `services` |
+//! | `--eight` | eight | of the host | `domains` |
 //!
 //! If the kernel, the user space or the emulator is missing, the command is skipped. With
 //! `TALEA_GUEST=required` the command fails.
@@ -31,18 +32,20 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-cargo xtask guest [--kernel NAME] [--free | --systemd] [--append WORDS] [WORD]...
+cargo xtask guest [--kernel NAME] [--free | --systemd | --eight] [--append WORDS] [WORD]...
 
-  --kernel NAME  the Debian kernel [6.12-rt]
+  --kernel NAME  the Debian kernel [6.12-rt; with --eight 6.1-rt]
   --free         two CPUs and the host's clock: figures mean nothing then
   --systemd      the tests of the installed units, under systemd with cgroup v2
+  --eight        the tests of root domains, on eight CPUs
   --append WORDS more words for the kernel's command line, such as lsm=yama
   WORD           only tests with this word in their names
 ";
 
 /// Selection of tests, and the machine that runs the tests.
 struct Guest {
-    kernel: Kernel,
+    /// `None` for the default of the machine.
+    kernel: Option<Kernel>,
     machine: Machine,
     append: String,
     words: Vec<String>,
@@ -53,9 +56,12 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     let mut guest = Guest::default(Machine::Counting);
     while let Some(arg) = args.next()? {
         match arg {
-            Arg::Long("kernel") => guest.kernel = Kernel::named(&args.value()?.string()?)?,
+            Arg::Long("kernel") => {
+                guest.kernel = Some(Kernel::named(&args.value()?.string()?)?);
+            }
             Arg::Long("free") => guest.machine = Machine::Free,
             Arg::Long("systemd") => guest.machine = Machine::Services,
+            Arg::Long("eight") => guest.machine = Machine::Eight,
             Arg::Long("append") => guest.append = args.value()?.string()?,
             Arg::Long("help") | Arg::Short('h') => {
                 print!("{USAGE}");
@@ -88,9 +94,21 @@ pub(crate) fn test_services(line: &mut dyn FnMut(&str)) -> Result<Verdict> {
     Guest::default(Machine::Services).test(line)
 }
 
+/// Runs every test of root domains, as a step of the test command.
+pub(crate) fn test_eight(line: &mut dyn FnMut(&str)) -> Result<Verdict> {
+    Guest::default(Machine::Eight).test(line)
+}
+
+/// Programs that the tests of root domains start, with their packages.
+const DOMAIN_PROGRAMS: [(&str, &str); 3] = [
+    ("talea-daemon", "talead"),
+    ("talea-kernel-tests", "talea-test-agent"),
+    ("talea-plugin-host", "talea-plugin-host"),
+];
+
 impl Guest {
     fn default(machine: Machine) -> Guest {
-        Guest { kernel: kernel::KNOWN[0], machine, append: String::new(), words: Vec::new() }
+        Guest { kernel: None, machine, append: String::new(), words: Vec::new() }
     }
 
     fn test(&self, line: &mut dyn FnMut(&str)) -> Result<Verdict> {
@@ -100,21 +118,30 @@ impl Guest {
         }
         let dir = shell::target_dir().join("guest-machine");
         std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
-        let image = match self.kernel.fetch(&dir)? {
+        let default = match self.machine {
+            Machine::Eight => kernel::WITH_BOTH_CPUSETS,
+            Machine::Counting | Machine::Free | Machine::Services => kernel::KNOWN[0],
+        };
+        let image = match self.kernel.unwrap_or(default).fetch(&dir)? {
             Ok(image) => image,
             Err(missing) => return Ok(without(missing)),
         };
-        let archive = if self.machine == Machine::Services {
-            match services::prepare(&dir, line)? {
+        let failed = || Ok(Verdict::Failed("the guest's tests did not build".to_owned()));
+        let archive = match self.machine {
+            Machine::Services => match services::prepare(&dir, line)? {
                 Prepared::Archive(archive) => archive,
                 Prepared::Missing(why) => return Ok(without(why)),
                 Prepared::Failed(verdict) => return Ok(verdict),
+            },
+            Machine::Eight => {
+                let Some(built) = build("domains", "dev", line)? else { return failed() };
+                let Some(programs) = build_programs(line)? else { return failed() };
+                archive::pack("eight", &built, &programs, &dir)?
             }
-        } else {
-            let Some(built) = build("guest", "guest", line)? else {
-                return Ok(Verdict::Failed("the guest's tests did not build".to_owned()));
-            };
-            archive::pack(&built.init, &built.tests, &dir)?
+            Machine::Counting | Machine::Free => {
+                let Some(built) = build("guest", "guest", line)? else { return failed() };
+                archive::pack("root", &built, &[], &dir)?
+            }
         };
         emulator::boot(&image, &archive, (self.machine, &self.append), &self.words, line)
     }
@@ -153,6 +180,19 @@ fn build(name: &str, profile: &str, line: &mut dyn FnMut(&str)) -> Result<Option
     let folder = if profile == "dev" { "debug" } else { profile };
     let init = shell::target_dir().join(folder).join("talea-guest-init");
     Ok(Some(Built { init, tests }))
+}
+
+/// Builds [`DOMAIN_PROGRAMS`] and returns their paths, with that of the program by which the tests
+/// copy them. Returns `None` after the errors of the compiler.
+fn build_programs(line: &mut dyn FnMut(&str)) -> Result<Option<Vec<PathBuf>>> {
+    let mut command = cargo(&["build", "--locked", "--quiet", "--bins"]);
+    for (package, _) in DOMAIN_PROGRAMS {
+        command.args(["-p", package]);
+    }
+    let is_built = shell::stream(command, line)?;
+    let folder = shell::target_dir().join("debug");
+    let built = DOMAIN_PROGRAMS.iter().map(|(_, name)| folder.join(name));
+    Ok(is_built.then(|| built.chain([PathBuf::from("/bin/cp")]).collect()))
 }
 
 /// Returns the path of the test program `name` in a message of cargo; `None` for a message about

@@ -51,6 +51,12 @@ pub(super) const ALL: &[Step] = &[
         run: Run::Plain(|line| crate::guest::test_services(line)),
         has_tests: true,
     },
+    Step {
+        name: "eight",
+        after: &["systemd"],
+        run: Run::Plain(|line| crate::guest::test_eight(line)),
+        has_tests: true,
+    },
     plain("clippy", &["tests"], clippy),
     plain("docs", &["clippy"], docs),
     plain("bare", &["docs"], |line| check_for("x86_64-unknown-none", &["talea-core"], line)),
@@ -86,7 +92,8 @@ fn run(command: Command, line: Sink) -> Result<Verdict> {
 fn clippy(line: Sink) -> Result<Verdict> {
     let all = ["--workspace", "--all-targets"];
     // Its manifest excludes these targets from `--all-targets`.
-    let guest = ["-p", "talea-guest-tests", "--test", "guest", "--test", "services"];
+    let guest =
+        ["-p", "talea-guest-tests", "--test", "domains", "--test", "guest", "--test", "services"];
     for targets in [&all[..], &guest] {
         let mut clippy = cargo(&["clippy", "--locked", "--quiet"]);
         clippy.args(targets).args(["--", "-D", "warnings"]);

@@ -29,7 +29,11 @@ fn every_rust_file_is_compiled() {
 }
 
 /// Test programs that the test command runs in separate steps.
-const ELSEWHERE: [&str; 2] = ["tests/guest/tests/it/main.rs", "tests/guest/tests/services/main.rs"];
+const ELSEWHERE: [&str; 3] = [
+    "tests/guest/tests/domains/main.rs",
+    "tests/guest/tests/it/main.rs",
+    "tests/guest/tests/services/main.rs",
+];
 
 /// Checks that manifests do not exclude tests, by `test = false` or `autotests = false`.
 #[test]
