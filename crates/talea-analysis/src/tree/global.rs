@@ -14,8 +14,9 @@
 //! and arrives at least T apart is a task with the deadline T.
 //!
 //! *Tardiness under EDF*: if no test accepts tasks with D = T, each response is at most T and the
-//! tardiness bound of Devi and Anderson ([`crate::multi::tardiness`]). Reservations are not
-//! covered: a late job leaves the next one a part of the budget.
+//! tardiness bound of Devi and Anderson ([`crate::multi::tardiness`]). The same holds for tasks with
+//! D = T + c, with one c ≥ 0 for all: their absolute deadlines have the same order. Reservations are
+//! not covered: a late job leaves the next one a part of the budget.
 //!
 //! *Each task pinned to one CPU*: the analysis treats every CPU as a root of its own.
 
@@ -95,7 +96,9 @@ impl Bounds<'_> {
         let has_reservations = self.model.children(Tree::ROOT).iter().any(is_reserved);
         let found = self.bounds_of_any_tasks(policy, &specs);
         let found = found.or_else(|reason| match reason {
-            Reason::Insufficient if policy == GlobalPolicy::Edf && !has_reservations => {
+            Reason::Insufficient | Reason::JitterOrLateDeadlines
+                if policy == GlobalPolicy::Edf && !has_reservations =>
+            {
                 self.late_bounds(&specs).ok_or(reason)
             }
             _ => Err(reason),
@@ -114,14 +117,23 @@ impl Bounds<'_> {
         own
     }
 
-    /// Returns a bound for each of `tasks` with D = T under EDF, which they may miss.
+    /// Returns a bound for each of `tasks` with D = T + c under EDF, which they may miss. The
+    /// constant c is the same for all tasks.
     fn late_bounds(&self, tasks: &[Sporadic]) -> Option<(Vec<Span>, &'static TestInfo)> {
-        let is_covered = |task: &Sporadic| task.jitter.is_zero() && task.blocking.is_zero();
+        let beyond = |task: &Sporadic| task.deadline.checked_sub(task.period);
+        let common = beyond(tasks.first()?)?;
+        let is_covered = |task: &Sporadic| {
+            mutate!("tree-global-common", beyond(task) == Some(common), beyond(task).is_some())
+                && task.jitter.is_zero()
+                && task.blocking.is_zero()
+        };
         if !tasks.iter().all(is_covered) {
             return None;
         }
+        let implicit = tasks.iter().map(|task| Sporadic { deadline: task.period, ..*task });
+        let implicit: Vec<Sporadic> = implicit.collect();
         let mut scratch = multi::Scratch::new();
-        let late = tardiness::devi_anderson(tasks, self.model.tree.cpus, &mut scratch).ok()?;
+        let late = tardiness::devi_anderson(&implicit, self.model.tree.cpus, &mut scratch).ok()?;
         let bound = |(task, late): (&Sporadic, Span)| {
             task.period.checked_add(mutate!("tree-global-tardiness", late, Span::ZERO))
         };
