@@ -131,6 +131,7 @@
 //! applies. No test is known with losses on several CPUs, for an off-line table or for a single
 //! graph.
 
+mod assignment;
 mod blocking;
 mod bounds;
 mod chain;
@@ -160,6 +161,7 @@ mod task_bound;
 mod task_model;
 mod whole_root;
 
+pub use assignment::{PriorityAssignment, assign_priorities};
 pub use chain::{
     ChainBound, ChainLatencies, ChainModel, ChainReason, INFO as CHAIN,
     KNOWN_PHASES as CHAIN_KNOWN_PHASES, NoChainBound,

@@ -8,6 +8,7 @@ mod interference;
 mod names;
 mod page;
 mod partitions;
+mod priorities;
 mod progress;
 mod report;
 mod sensitivity;
@@ -67,6 +68,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
         return match what {
             SynthesisTarget::Server => server::server(args, &system),
             SynthesisTarget::Partitions => partitions::partitions(args, &system),
+            SynthesisTarget::Priorities => priorities::priorities(args, &system),
             SynthesisTarget::Table => synthesize::table(args, &system),
         };
     }

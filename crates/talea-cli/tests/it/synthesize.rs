@@ -262,3 +262,42 @@ fn impossible_requests_are_reported_with_alternatives() {
         assert!(ended.code == Some(2) && ended.err.contains(part), "{}", ended.err);
     }
 }
+
+/// The second task must be above the first: with the priorities of the file it misses its deadline.
+const PRIORITIES: &str = "duration = \"1s\"\n\n[[scheduler]]\nname = \"cpu0\"\npolicy = \"fp\"\n\n[[task]]\nname = \"video\"\nin = \"cpu0\"\npriority = 20\n\
+                          period = \"40ms\"\ncost = \"10ms\"\n\n[[task]]\nname = \"audio\"\nin = \"cpu0\"\npriority = 10\nperiod = \"10ms\"\ncost = \"2ms\"\n";
+
+#[test]
+fn priorities_are_written_into_the_file_and_a_task_that_none_serves_is_named() {
+    let scratch = Scratch::new();
+    scratch.file("system.toml", PRIORITIES);
+    let search = ["analyze", "system.toml", "--synthesize", "priorities"];
+    let ended = run(&scratch, &search);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
+    assert!(ended.out.starts_with("# priority of video: 1, was 20\n"), "{}", ended.out);
+    scratch.file("found.toml", &ended.out);
+    assert_eq!(run(&scratch, &["analyze", "system.toml"]).code, Some(1));
+    let again = run(&scratch, &["analyze", "found.toml"]);
+    assert_eq!(again.code, Some(0), "{}{}", again.out, again.err);
+    let json = run(&scratch, &[search.as_slice(), &["--json"]].concat());
+    let answer: Value = serde_json::from_str(&json.out).expect("JSON");
+    assert_eq!(answer["found"], true);
+    assert_eq!(answer["roots"][0]["priorities"][1]["name"], "audio");
+    assert_eq!(answer["roots"][0]["priorities"][1]["priority"], 2);
+    // 2 ms of `audio` before the deadline of `video`, or 10 ms of `video` before that of `audio`.
+    for (change, why) in [
+        ("cost(video)=35ms", "no order serves all of video, audio"),
+        ("cost(audio)=11ms", "no order serves audio"),
+    ] {
+        let ended = run(&scratch, &[search.as_slice(), &["--what-if", change]].concat());
+        assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{change}");
+        assert!(ended.err.contains(why), "{change}: {}", ended.err);
+    }
+    scratch.file(
+        "edf.toml",
+        &PRIORITIES.replace("\"fp\"", "\"edf\"").replace("10ms\"\n\n", "39ms\"\n\n"),
+    );
+    let ended = run(&scratch, &["analyze", "edf.toml", "--synthesize", "priorities"]);
+    assert_eq!(ended.code, Some(1), "{}", ended.out);
+    assert!(ended.err.contains("no scheduler has `policy = \"fp\"`"), "{}", ended.err);
+}

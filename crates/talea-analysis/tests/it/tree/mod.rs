@@ -2,6 +2,7 @@
 //! counterexamples to earlier versions.
 
 mod absorbing_slots;
+mod assignment;
 mod chains;
 mod counterexamples;
 mod demand_plots;

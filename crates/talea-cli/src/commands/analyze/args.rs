@@ -65,6 +65,9 @@ pub(super) enum SynthesisTarget {
     Server,
     /// Slots of partition tables that absorb the interference of higher-priority bands.
     Partitions,
+    /// Priorities for the children of `fp` schedulers with which every deadline is proved: the
+    /// system file with them.
+    Priorities,
     /// An off-line table for all CPUs of a root: task, version, start and length of each entry.
     Table,
 }
