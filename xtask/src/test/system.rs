@@ -17,7 +17,7 @@ const REQUIRED: [Needed; 3] =
     [("cc", "gcc libc6-dev"), ("c++", "g++"), ("pkg-config", "pkg-config")];
 
 /// Programs without which some tests skip themselves and the step `guest` is skipped.
-const OPTIONAL: [Needed; 11] = [
+const OPTIONAL: [Needed; 15] = [
     ("chromium", "chromium"),
     ("node", "nodejs"),
     ("protoc", "protobuf-compiler"),
@@ -29,6 +29,10 @@ const OPTIONAL: [Needed; 11] = [
     ("cyclictest", "rt-tests"),
     ("stress-ng", "stress-ng"),
     ("jackd", "jackd2"),
+    ("dbus-daemon", "dbus"),
+    ("pipewire", "pipewire"),
+    ("pw-profiler", "pipewire-bin"),
+    ("wireplumber", "wireplumber"),
 ];
 
 /// Whether the command may install tools and packages.

@@ -1,5 +1,8 @@
 //! The front end on a private bus, with a real daemon and unprivileged users.
 
+mod desktop;
 mod live;
+mod pipewire;
 mod replay;
 mod stage;
+mod stalls;

@@ -117,10 +117,16 @@ impl Bus {
         command
     }
 
+    /// Returns the address of this bus.
+    pub(crate) fn address(&self) -> String {
+        format!("unix:path={}", self.socket.display())
+    }
+
     /// Makes this bus the system bus of a command.
     pub(crate) fn adopt(&self, command: &mut Command) {
-        let address = format!("unix:path={}", self.socket.display());
-        command.env("DBUS_SYSTEM_BUS_ADDRESS", address).env_remove("DBUS_SESSION_BUS_ADDRESS");
+        command
+            .env("DBUS_SYSTEM_BUS_ADDRESS", self.address())
+            .env_remove("DBUS_SESSION_BUS_ADDRESS");
     }
 
     /// Starts the front end as user [`FRONT_END`], and waits until it serves.

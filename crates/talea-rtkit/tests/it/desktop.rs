@@ -1,0 +1,198 @@
+//! Debian's PipeWire with WirePlumber, as an unprivileged user on a private bus.
+//!
+//! Model: `pw-cat` plays a tone of 48 kHz into a null sink, in cycles of [`QUANTUM`] samples. The
+//! sink is the driver of the graph: its timer begins each cycle, and `pw-cat` has to finish its
+//! part before the next one. `pw-profiler` writes a line for each cycle.
+
+use crate::stage::{Bus, Process, named_users, with_files};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use talea_kernel_tests::bench::{discharge, enlist};
+use talea_kernel_tests::{ALICE, Bench, eventually, kernel};
+
+/// Samples in a cycle, at 48 kHz: 5.3 ms.
+const QUANTUM: u32 = 256;
+/// Column of `pw-profiler` with the state of the only node beside the driver.
+const STATE: usize = 10;
+/// State of a node that has finished its cycle.
+const FINISHED: &str = "3";
+
+/// Programs without which there is no session.
+const PROGRAMS: [&str; 6] =
+    ["dbus-daemon", "pipewire", "wireplumber", "pw-cat", "pw-cli", "pw-profiler"];
+
+/// Whether all programs of the session are installed.
+pub(crate) fn is_installed() -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let has = |program: &&str| std::env::split_paths(&folders).any(|f| f.join(program).exists());
+    PROGRAMS.iter().all(|program| has(program))
+}
+
+/// Cycles of a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cycles {
+    /// Number of cycles.
+    pub(crate) all: u32,
+    /// Cycles whose node did not finish before the next one.
+    pub(crate) xruns: u32,
+}
+
+/// Running session of one user. Dropping it ends its programs.
+pub(crate) struct Session {
+    folder: PathBuf,
+    bus: String,
+    player: Process,
+    _manager: Process,
+    server: Process,
+    _session_bus: Process,
+}
+
+impl Session {
+    /// Starts the programs, and waits until the tone is played.
+    pub(crate) fn start(bench: &Bench, name: &str, bus: &Bus) -> Session {
+        let folder = bench.path(name);
+        for folder in [&folder, &folder.join("run")] {
+            std::fs::create_dir(folder).expect("a folder");
+            chown(folder, Some(ALICE), Some(ALICE)).expect("a folder of the user");
+        }
+        let tone = bench.path("tone.wav");
+        if !tone.exists() {
+            std::fs::write(&tone, wave_file(120)).expect("a file");
+        }
+        let logs = folder.clone();
+        let program = |line: &[&str]| {
+            let mut command = as_user(bus, &logs, line);
+            // A program of the session ends with it, so its text is read only after a failure.
+            let log = File::create(logs.join(format!("{}.log", line[0]))).expect("a log");
+            command.stdout(Stdio::null()).stderr(log);
+            command
+        };
+        let address = format!("--address=unix:path={}", folder.join("run/bus").display());
+        // The bus reads the name of its user.
+        let line = ["dbus-daemon", "--session", "--nofork", "--nopidfile", &address];
+        let inner = program(&line);
+        let mut command =
+            with_files(Path::new(inner.get_program()), &[(named_users(bench), "/etc/passwd")]);
+        command.args(inner.get_args()).stdout(Stdio::null()).stderr(Stdio::null());
+        let session_bus = Process::start(&mut command);
+        eventually("the session's bus listens", || folder.join("run/bus").exists());
+        let server = Process::start(&mut program(&["pipewire"]));
+        eventually("PipeWire listens", || folder.join("run/pipewire-0").exists());
+        let manager = Process::start(&mut program(&["wireplumber"]));
+        let sink = "{ factory.name=support.null-audio-sink node.name=sink \
+                    media.class=Audio/Sink object.linger=true audio.position=[FL FR] }";
+        eventually("a sink exists", || {
+            let line = ["pw-cli", "create-node", "adapter", sink];
+            program(&line).status().is_ok_and(|status| status.success())
+        });
+        let quantum = QUANTUM.to_string();
+        let line = ["pw-cat", "--playback", "--latency", &quantum, &tone.to_string_lossy()];
+        let play = || Process::start(&mut program(&line));
+        let (bus, player) = (bus.address(), play());
+        let mut session =
+            Session { folder, bus, player, _manager: manager, server, _session_bus: session_bus };
+        // The player ends if the session manager does not know the sink yet.
+        eventually("the tone is played", || {
+            let is_playing = (0..4).any(|_| session.is_playing());
+            if !is_playing {
+                session.player = play();
+            }
+            is_playing
+        });
+        session
+    }
+
+    /// Returns the processes of the server and of the player.
+    pub(crate) fn processes(&self) -> [i32; 2] {
+        [self.server.pid(), self.player.pid()]
+    }
+
+    /// Whether the player is a running node in cycles of the sink.
+    pub(crate) fn is_playing(&self) -> bool {
+        self.record(|| std::thread::sleep(Duration::from_millis(300))).all > 0
+    }
+
+    /// Records the cycles during `meanwhile`.
+    pub(crate) fn record(&self, meanwhile: impl FnOnce()) -> Cycles {
+        let log = self.folder.join("profile");
+        let _ = std::fs::remove_file(&log);
+        let mut command =
+            command_of(&self.bus, &self.folder, &["pw-profiler", "-o", &log.to_string_lossy()]);
+        command.current_dir(&self.folder).stdin(Stdio::null());
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it");
+        let pid = child.id() as i32;
+        enlist(pid);
+        meanwhile();
+        let _ = kill_process(Pid::from_raw(pid).expect("a pid"), Signal::INT);
+        let _ = child.wait();
+        discharge(pid);
+        cycles_of(&std::fs::read_to_string(&log).unwrap_or_default())
+    }
+}
+
+/// Counts the cycles in the text of `pw-profiler`. As in `pw-top`, an xrun is a cycle whose line
+/// shows a node that has not finished.
+fn cycles_of(text: &str) -> Cycles {
+    let states = text.lines().filter_map(|line| line.split('\t').nth(STATE).map(str::trim));
+    states.filter(|state| !state.is_empty()).fold(Cycles::default(), |sum, state| Cycles {
+        all: sum.all + 1,
+        xruns: sum.xruns + u32::from(state != FINISHED),
+    })
+}
+
+/// Returns the threads of a process whose policy is real-time.
+pub(crate) fn realtime_threads(process: i32) -> Vec<i32> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("a process");
+    let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let threads = tasks.flatten().filter_map(number);
+    threads.filter(|&thread| kernel::policy(thread).is_realtime()).collect()
+}
+
+/// Returns a command of the user in the session in `folder`.
+fn as_user(bus: &Bus, folder: &Path, line: &[&str]) -> Command {
+    command_of(&bus.address(), folder, line)
+}
+
+fn command_of(bus: &str, folder: &Path, line: &[&str]) -> Command {
+    let mut command = Command::new("env");
+    let run = folder.join("run");
+    command.arg("-i");
+    command.arg(format!("PATH={}", std::env::var("PATH").unwrap_or_default()));
+    command.arg(format!("HOME={}", folder.display()));
+    command.arg(format!("XDG_RUNTIME_DIR={}", run.display()));
+    command.arg(format!("DBUS_SYSTEM_BUS_ADDRESS={bus}"));
+    command.arg(format!("DBUS_SESSION_BUS_ADDRESS=unix:path={}", run.join("bus").display()));
+    let user = ALICE.to_string();
+    command.args(["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups"]).args(line);
+    command
+}
+
+/// Returns a file with a tone of two channels of 16 bits at 48 kHz.
+fn wave_file(seconds: u32) -> Vec<u8> {
+    const RATE: u32 = 48_000;
+    const FRAME: u32 = 4;
+    let length = seconds * RATE * FRAME;
+    let mut file = Vec::with_capacity(length as usize + 44);
+    file.extend_from_slice(b"RIFF");
+    file.extend_from_slice(&(length + 36).to_le_bytes());
+    file.extend_from_slice(b"WAVEfmt ");
+    file.extend_from_slice(&16_u32.to_le_bytes());
+    // PCM, two channels.
+    file.extend_from_slice(&[1, 0, 2, 0]);
+    file.extend_from_slice(&RATE.to_le_bytes());
+    file.extend_from_slice(&(RATE * FRAME).to_le_bytes());
+    file.extend_from_slice(&[4, 0, 16, 0]);
+    file.extend_from_slice(b"data");
+    file.extend_from_slice(&length.to_le_bytes());
+    for sample in 0..seconds * RATE {
+        // A square wave of 480 Hz.
+        let value: i16 = if sample % 100 < 50 { 4_000 } else { -4_000 };
+        file.extend_from_slice(&value.to_le_bytes());
+        file.extend_from_slice(&value.to_le_bytes());
+    }
+    file
+}

@@ -1,0 +1,123 @@
+//! Debian's PipeWire, unmodified, with threads that the rules choose.
+
+use crate::desktop::{Cycles, Session, is_installed, realtime_threads};
+use crate::stage::{Bus, FRONT_END, Process};
+use crate::stalls::StallDetector;
+use std::process::Command;
+use std::time::Duration;
+use talea_kernel_tests::{
+    ALICE, Bench, Daemon, Runs, config, eventually, kernel, needs, needs_root,
+};
+use talea_os::sched::{Attr, Policy};
+
+/// Duration of a recording. Stalls leave few longer ones.
+const RECORDING: Duration = Duration::from_millis(600);
+/// Recordings without a stall that each of the three cases needs.
+const RECORDINGS: u32 = 6;
+/// Busy ordinary processes per CPU.
+const BUSY_PER_CPU: usize = 4;
+
+/// Returns a configuration that gives this plugin to the user, or nothing.
+fn rules(plugin: Option<&str>) -> String {
+    let rules = plugin.map_or_else(String::new, |plugin| {
+        format!(
+            "[[rule]]\ndomain = \"#{ALICE}\"\nmin_nice = -11\n\
+             [[rule]]\ndomain = \"#{ALICE}\"\nplugin = \"{plugin}\"\nmax_utilization = 1.0\n"
+        )
+    });
+    let text = config::common_levels_with_rules(&rules);
+    format!("[daemon]\nfront_ends = [\"#{FRONT_END}\"]\n{text}")
+}
+
+/// Starts processes that compute all the time.
+fn load() -> Vec<Process> {
+    let count = kernel::cpus().iter().count() * BUSY_PER_CPU;
+    let busy = || Process::start(Command::new("sh").args(["-c", "while :; do :; done"]));
+    (0..count).map(|_| busy()).collect()
+}
+
+/// Adds up the cycles of recordings without a CPU stall.
+fn without_stalls(runs: &mut Runs, session: &Session, meanwhile: &mut dyn FnMut()) -> Cycles {
+    let mut sum = Cycles::default();
+    for _ in 0..RECORDINGS {
+        let recording = runs.repeat(|| {
+            let detector = StallDetector::start();
+            let cycles = session.record(|| {
+                std::thread::sleep(RECORDING / 2);
+                meanwhile();
+                std::thread::sleep(RECORDING / 2);
+            });
+            (detector.finish() == 0).then_some(cycles)
+        });
+        let cycles = recording.unwrap_or_default();
+        sum = Cycles { all: sum.all + cycles.all, xruns: sum.xruns + cycles.xruns };
+    }
+    sum
+}
+
+/// Waits for the real-time thread of each process, and returns the attributes.
+fn data_threads(session: &Session) -> [(i32, Attr); 2] {
+    session.processes().map(|process| {
+        eventually("a data thread is real-time", || realtime_threads(process).len() == 1);
+        let thread = realtime_threads(process)[0];
+        (thread, kernel::attr(thread))
+    })
+}
+
+#[test]
+fn pipewire_plays_under_load_with_the_policy_of_the_rule() {
+    needs_root!();
+    needs!("PipeWire with WirePlumber and the tools", is_installed());
+    let bench = Bench::new("rtkit-pipewire");
+    let mut daemon = Daemon::start(&bench, &rules(Some("fp")));
+    let bus = Bus::start(&bench);
+    let mut front_end = Some(bus.front_end(&bench, &daemon, &[]));
+    let mut runs = Runs::at_least(3 * RECORDINGS);
+
+    let fifo = {
+        let session = Session::start(&bench, "fifo", &bus);
+        let before = data_threads(&session);
+        for (_, attr) in before {
+            assert!(matches!(attr.policy, Policy::Fifo(20..=39)), "{attr:?}");
+            assert!(attr.reset_on_fork);
+        }
+        assert_eq!(kernel::policy(session.processes()[0]), Policy::Other { nice: -11 });
+        let _load = load();
+        without_stalls(&mut runs, &session, &mut || ())
+    };
+
+    daemon.reload(&rules(Some("edf")));
+    let edf = {
+        let session = Session::start(&bench, "edf", &bus);
+        let before = data_threads(&session);
+        for (_, attr) in before {
+            let Policy::Deadline { runtime, period, .. } = attr.policy else { panic!("{attr:?}") };
+            assert_eq!((runtime.as_ns(), period.as_ns()), (2_000_000, 10_000_000));
+        }
+        let _load = load();
+        // The daemon and the front end end and start again while the tone is played.
+        let cycles = without_stalls(&mut runs, &session, &mut || {
+            daemon.kill();
+            daemon.restart();
+            front_end.take();
+            front_end = Some(bus.front_end(&bench, &daemon, &[]));
+        });
+        assert_eq!(data_threads(&session), before);
+        cycles
+    };
+
+    daemon.reload(&rules(None));
+    let refused = {
+        let session = Session::start(&bench, "refused", &bus);
+        let _load = load();
+        let cycles = without_stalls(&mut runs, &session, &mut || ());
+        for process in session.processes() {
+            assert!(realtime_threads(process).is_empty(), "no rule allows it");
+        }
+        assert!(session.is_playing(), "a refusal leaves PipeWire serving");
+        cycles
+    };
+    println!("xruns of cycles: FIFO {fifo:?}, reservations {edf:?}, refused {refused:?}");
+    assert_eq!((fifo.xruns, edf.xruns), (0, 0));
+    assert!(refused.xruns > 0, "the load does not disturb ordinary threads");
+}
