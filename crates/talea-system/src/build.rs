@@ -142,7 +142,7 @@ pub(super) fn system<'d>(
     }
     let channels = channels?;
     let activating = |(at, scheduler): (usize, &'d SchedulerDraft)| {
-        let entries = scheduler.entries.iter().filter(|entry| entry.activates);
+        let entries = scheduler.policy.entries().iter().filter(|entry| entry.activates);
         entries.map(move |entry| (at, entry.owner.name.as_str()))
     };
     let plan = Plan {

@@ -3,7 +3,7 @@
 use crate::system::Expectation;
 use std::ops::Range;
 use talea_core::engine::{Affinity, Condition, Migration, Protocol, Selection};
-use talea_core::server::ServerKind;
+use talea_core::server::Reservation;
 use talea_core::workload::{Arrivals, Cost, Overheads};
 use talea_core::{Span, Time, Work};
 
@@ -49,26 +49,52 @@ pub(super) struct EntryDraft {
 pub(super) struct SchedulerDraft {
     pub(super) name: Named,
     pub(super) parent: Option<Named>,
-    pub(super) policy: &'static str,
-    pub(super) server: Option<ServerKind>,
+    pub(super) policy: PolicyDraft,
+    pub(super) server: Option<Reservation>,
     pub(super) cpus: u32,
     pub(super) migration: Migration,
     pub(super) preemptive: bool,
-    pub(super) lending: bool,
     pub(super) priority: Option<u8>,
     pub(super) criticality: Option<u8>,
-    pub(super) quantum: Option<Span>,
-    pub(super) frame: Option<Span>,
-    pub(super) hyperperiod: Option<Span>,
-    pub(super) budget: Option<Span>,
-    pub(super) period: Option<Span>,
-    pub(super) deadline: Option<Span>,
-    pub(super) offset: Span,
-    pub(super) slots: Vec<SlotDraft>,
-    pub(super) entries: Vec<EntryDraft>,
     pub(super) affinity: Option<(Affinity, Place)>,
     pub(super) selection: Selection,
     pub(super) inheritance: bool,
+}
+
+/// Policy of a scheduler, with the keys that belong to it.
+pub(super) enum PolicyDraft {
+    RoundRobin {
+        quantum: Span,
+    },
+    Partitions {
+        frame: Span,
+        lending: bool,
+        slots: Vec<SlotDraft>,
+    },
+    Table {
+        hyperperiod: Span,
+        entries: Vec<EntryDraft>,
+    },
+    /// Any other policy, by name.
+    Named(&'static str),
+}
+
+impl PolicyDraft {
+    /// Returns the slots of partitions; empty for another policy.
+    pub(super) fn slots(&self) -> &[SlotDraft] {
+        match self {
+            PolicyDraft::Partitions { slots, .. } => slots,
+            _ => &[],
+        }
+    }
+
+    /// Returns the entries of a table; empty for another policy.
+    pub(super) fn entries(&self) -> &[EntryDraft] {
+        match self {
+            PolicyDraft::Table { entries, .. } => entries,
+            _ => &[],
+        }
+    }
 }
 
 pub(super) struct VersionDraft {
@@ -132,11 +158,7 @@ pub(super) struct StepsDraft {
 pub(super) struct TaskDraft {
     pub(super) name: Named,
     pub(super) parent: Option<Named>,
-    /// Period. A task that a graph or a table activates may have none.
-    pub(super) period: Option<Span>,
-    pub(super) deadline: Option<Span>,
-    pub(super) priority: Option<u8>,
-    pub(super) criticality: Option<u8>,
+    pub(super) parameters: ParametersDraft,
     /// Cost, by version if there are versions.
     pub(super) cost: Cost,
     pub(super) arrivals: Arrivals,
@@ -153,6 +175,15 @@ pub(super) struct TaskDraft {
     /// Account of the program.
     pub(super) user: Option<String>,
     pub(super) at: Range<usize>,
+}
+
+/// Parameters of a task. A task of a graph inherits those that it does not state.
+pub(super) struct ParametersDraft {
+    /// Period. A task that a graph or a table activates may have none.
+    pub(super) period: Option<Span>,
+    pub(super) deadline: Option<Span>,
+    pub(super) priority: Option<u8>,
+    pub(super) criticality: Option<u8>,
 }
 
 impl TaskDraft {

@@ -33,8 +33,6 @@ const LARGE_STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("talea-capi", "TaleaInfo", 21, "C ABI: fields of the published structure"),
     ("talea-daemon", "Daemon", 34, TO_MEND),
     ("talea-os", "Attr", 19, "layout of the kernel's perf_event_attr"),
-    ("talea-system", "SchedulerDraft", 22, TO_MEND),
-    ("talea-system", "TaskDraft", 18, TO_MEND),
 ];
 
 /// Circles: crate, files as module paths (`-` is the root of the crate), reason.

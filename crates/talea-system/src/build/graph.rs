@@ -74,7 +74,7 @@ pub(super) fn check_arrivals(plan: &Plan<'_>, findings: &mut [Findings<'_>]) -> 
         let copies = task.count.unwrap_or(1);
         let activated = ends.range((at, 0)..(at, copies)).count();
         let findings = &mut findings[task.name.file];
-        if task.period.is_none() && activated < copies as usize {
+        if task.parameters.period.is_none() && activated < copies as usize {
             fine = false;
             if plan.draft.lost_channels {
                 continue;
@@ -143,14 +143,14 @@ pub(super) fn join(
         let (task, node) = (&plan.draft.tasks[end.0], nodes[end]);
         if let (Some(roots), Some(spec)) = (inherited.get(&node), task_of(tree, node)) {
             spec.inherits = false;
-            spec.period = task.period.unwrap_or(roots.period);
-            spec.deadline = task.deadline.or(task.period).unwrap_or(mutate!(
+            spec.period = task.parameters.period.unwrap_or(roots.period);
+            spec.deadline = task.parameters.deadline.or(task.parameters.period).unwrap_or(mutate!(
                 "system-graph-deadline",
                 roots.relative_deadline,
                 roots.period
             ));
-            spec.priority = task.priority.unwrap_or(roots.priority);
-            spec.criticality = task.criticality.unwrap_or(roots.criticality);
+            spec.priority = task.parameters.priority.unwrap_or(roots.priority);
+            spec.criticality = task.parameters.criticality.unwrap_or(roots.criticality);
         }
     }
 }

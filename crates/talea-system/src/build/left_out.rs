@@ -5,7 +5,7 @@
 //! only warns.
 
 use super::plan::Plan;
-use crate::draft::Named;
+use crate::draft::{Named, PolicyDraft};
 use std::collections::BTreeSet;
 use talea_config::diagnostic::quoted;
 use talea_config::source::{Findings, words};
@@ -14,12 +14,14 @@ use talea_core::mutate;
 /// Warns about the children of a scheduler without a slot or entry in its table.
 pub(super) fn left_out(plan: &Plan<'_>, at: usize, findings: &mut [Findings<'_>]) {
     let spec = &plan.draft.schedulers[at];
-    let (part, owners): (_, BTreeSet<&str>) = match spec.policy {
+    let (part, owners): (_, BTreeSet<&str>) = match &spec.policy {
         // A lending table lends idle time to every child.
-        "partitions" if !spec.lending => {
-            ("slot", spec.slots.iter().map(|slot| slot.owner.name.as_str()).collect())
+        PolicyDraft::Partitions { slots, lending: false, .. } => {
+            ("slot", slots.iter().map(|slot| slot.owner.name.as_str()).collect())
         }
-        "table" => ("entry", spec.entries.iter().map(|entry| entry.owner.name.as_str()).collect()),
+        PolicyDraft::Table { entries, .. } => {
+            ("entry", entries.iter().map(|entry| entry.owner.name.as_str()).collect())
+        }
         _ => return,
     };
     let mut warn = |named: &Named, name: &str| {

@@ -51,7 +51,7 @@ impl Plan<'_> {
     /// Whether an entry of an off-line table activates the task or one of its copies.
     pub(super) fn table_activates(&self, task: usize) -> bool {
         let owner = self.owners[task];
-        let in_table = !self.draft.schedulers[owner].entries.is_empty();
+        let in_table = !self.draft.schedulers[owner].policy.entries().is_empty();
         in_table
             && self.draft.tasks[task]
                 .names()

@@ -27,12 +27,12 @@ pub(super) fn refused(
     let named = places.nodes[&error.node];
     let part = |index: usize| {
         let scheduler = &draft.schedulers[*places.schedulers.get(&error.node)?];
-        let slots = scheduler.slots.iter().map(|slot| &slot.place);
+        let slots = scheduler.policy.slots().iter().map(|slot| &slot.place);
         mutate!(
             "system-place",
-            slots.chain(scheduler.entries.iter().map(|entry| &entry.place)).nth(index),
+            slots.chain(scheduler.policy.entries().iter().map(|entry| &entry.place)).nth(index),
             slots
-                .chain(scheduler.entries.iter().map(|entry| &entry.place))
+                .chain(scheduler.policy.entries().iter().map(|entry| &entry.place))
                 .nth(index)
                 .filter(|place| place.file > 1_000)
         )

@@ -5,7 +5,8 @@ use super::left_out::left_out;
 use super::plan::{Copy, Plan, unknown};
 use super::refused::{Places, refused};
 use crate::draft::{
-    CpuUse, Named, Place, PreemptionDraft, SharedDraft, SuspensionDraft, TaskDraft,
+    CpuUse, EntryDraft, Named, Place, PolicyDraft, PreemptionDraft, SharedDraft, SlotDraft,
+    SuspensionDraft, TaskDraft,
 };
 use crate::system::Root;
 use std::collections::{BTreeMap, BTreeSet};
@@ -149,10 +150,10 @@ fn task(
     findings: &mut [Findings<'_>],
 ) -> Option<(TaskSpec, Cost)> {
     // One that a graph activates gets what it lacks later.
-    let mut spec = TaskSpec::new("", task.period.unwrap_or(Span::ZERO));
-    spec.deadline = task.deadline.or(task.period).unwrap_or(Span::ZERO);
-    spec.priority = task.priority.unwrap_or(0);
-    spec.criticality = task.criticality.unwrap_or(0);
+    let mut spec = TaskSpec::new("", task.parameters.period.unwrap_or(Span::ZERO));
+    spec.deadline = task.parameters.deadline.or(task.parameters.period).unwrap_or(Span::ZERO);
+    spec.priority = task.parameters.priority.unwrap_or(0);
+    spec.criticality = task.parameters.criticality.unwrap_or(0);
     spec.enforced = task.enforce;
     spec.backlog = task.backlog.map_or_else(Backlog::default, |capacity| Backlog { capacity });
     spec.cost = Some(task.cost.max());
@@ -316,23 +317,24 @@ fn scheduler(
 ) -> Option<SchedulerSpec> {
     let spec = &plan.draft.schedulers[at];
     let policy = match spec.policy {
-        "edf" => PolicySpec::Edf,
-        "fp" => PolicySpec::FixedPriority,
-        "rm" => PolicySpec::RateMonotonic,
-        "dm" => mutate!("system-policy", PolicySpec::DeadlineMonotonic, PolicySpec::RateMonotonic),
-        "criticality" => PolicySpec::CriticalityMonotonic,
-        "fifo" => PolicySpec::Fifo,
-        "rr" => PolicySpec::RoundRobin { quantum: work_of(spec.quantum?) },
-        "partitions" => PolicySpec::Partitions {
-            frame: spec.frame?,
-            slots: slots(plan, at, findings)?,
-            lending: spec.lending,
+        PolicyDraft::RoundRobin { quantum } => PolicySpec::RoundRobin { quantum: work_of(quantum) },
+        PolicyDraft::Partitions { frame, lending, ref slots } => PolicySpec::Partitions {
+            frame,
+            slots: self::slots(plan, at, slots, findings)?,
+            lending,
         },
-        "table" => PolicySpec::Table {
-            hyperperiod: spec.hyperperiod?,
-            entries: entries(plan, at, findings)?,
-        },
-        other => {
+        PolicyDraft::Table { hyperperiod, ref entries } => {
+            PolicySpec::Table { hyperperiod, entries: self::entries(plan, at, entries, findings)? }
+        }
+        PolicyDraft::Named("edf") => PolicySpec::Edf,
+        PolicyDraft::Named("fp") => PolicySpec::FixedPriority,
+        PolicyDraft::Named("rm") => PolicySpec::RateMonotonic,
+        PolicyDraft::Named("dm") => {
+            mutate!("system-policy", PolicySpec::DeadlineMonotonic, PolicySpec::RateMonotonic)
+        }
+        PolicyDraft::Named("criticality") => PolicySpec::CriticalityMonotonic,
+        PolicyDraft::Named("fifo") => PolicySpec::Fifo,
+        PolicyDraft::Named(other) => {
             let (name, make) = plan.registry.policies().find(|(name, _)| *name == other)?;
             PolicySpec::Custom { name, make }
         }
@@ -353,15 +355,10 @@ fn scheduler(
         built.affinity = *affinity;
         owned(plan, root, *affinity, place, findings)?;
     }
-    if let Some(kind) = spec.server {
-        built.reservation = Some(Reservation {
-            kind,
-            budget: work_of(spec.budget?),
-            period: spec.period?,
-            deadline: mutate!("system-server", spec.deadline, None),
-            offset: spec.offset,
-        });
-    }
+    built.reservation = spec.server.map(|server| Reservation {
+        deadline: mutate!("system-server", server.deadline, None),
+        ..server
+    });
     Some(built)
 }
 
@@ -377,11 +374,16 @@ fn children(plan: &Plan<'_>, at: usize) -> BTreeMap<String, (u32, Option<usize>)
     schedulers.chain(tasks).zip(0..).map(|((name, task), child)| (name, (child, task))).collect()
 }
 
-fn slots(plan: &Plan<'_>, at: usize, findings: &mut [Findings<'_>]) -> Option<Vec<Slot>> {
+fn slots(
+    plan: &Plan<'_>,
+    at: usize,
+    drafts: &[SlotDraft],
+    findings: &mut [Findings<'_>],
+) -> Option<Vec<Slot>> {
     let children = children(plan, at);
     let mut slots = Vec::new();
     let mut free = Span::ZERO;
-    for slot in &plan.draft.schedulers[at].slots {
+    for slot in drafts {
         let start = slot.start.unwrap_or(mutate!("system-slots", free, Span::ZERO));
         let Some(&(owner, _)) = children.get(&slot.owner.name) else {
             unknown(&slot.owner, "scheduler", children.keys().map(String::as_str), findings);
@@ -393,11 +395,16 @@ fn slots(plan: &Plan<'_>, at: usize, findings: &mut [Findings<'_>]) -> Option<Ve
     Some(slots)
 }
 
-fn entries(plan: &Plan<'_>, at: usize, findings: &mut [Findings<'_>]) -> Option<Vec<TableEntry>> {
+fn entries(
+    plan: &Plan<'_>,
+    at: usize,
+    drafts: &[EntryDraft],
+    findings: &mut [Findings<'_>],
+) -> Option<Vec<TableEntry>> {
     let children = children(plan, at);
     let mut entries = Vec::new();
     let mut free = [Span::ZERO; 64];
-    for entry in &plan.draft.schedulers[at].entries {
+    for entry in drafts {
         let Some(&(owner, task)) = children.get(&entry.owner.name) else {
             unknown(&entry.owner, "task", children.keys().map(String::as_str), findings);
             return None;

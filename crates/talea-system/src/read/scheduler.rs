@@ -1,14 +1,14 @@
 //! Reader of `[[scheduler]]` with its slots and entries.
 
-use super::values::{Field, Table, affinity, byte, list, name, named, optional};
-use crate::draft::{EntryDraft, Place, SchedulerDraft, SlotDraft};
+use super::values::{Field, Table, affinity, byte, list, name, named, optional, work_of};
+use crate::draft::{EntryDraft, Place, PolicyDraft, SchedulerDraft, SlotDraft};
 use crate::keys::Section;
 use crate::keys::{POLICIES, SELECTIONS, SERVERS};
 use crate::registry::Registry;
 use talea_config::source::{Findings, words};
 use talea_core::Span;
 use talea_core::engine::{Migration, Selection};
-use talea_core::server::ServerKind;
+use talea_core::server::{Reservation, ServerKind};
 
 const KINDS: [(&str, ServerKind); 5] = [
     (SERVERS[0], ServerKind::Polling),
@@ -124,26 +124,34 @@ pub(super) fn scheduler(
     if !complete {
         return None;
     }
+    let (quantum, frame, hyperperiod) = (quantum.ok()?, frame.ok()?, hyperperiod.ok()?);
+    let slots = slots.into_iter().collect::<Option<_>>()?;
+    let entries = entries.into_iter().collect::<Option<_>>()?;
+    let lending = lending.ok()?.unwrap_or(false);
+    let policy = match kind {
+        "rr" => PolicyDraft::RoundRobin { quantum: quantum? },
+        "partitions" => PolicyDraft::Partitions { frame: frame?, lending, slots },
+        "table" => PolicyDraft::Table { hyperperiod: hyperperiod?, entries },
+        other => PolicyDraft::Named(other),
+    };
+    let (budget, period, deadline) = (budget.ok()?, period.ok()?, deadline.ok()?);
+    let offset = offset.ok()?.unwrap_or(Span::ZERO);
+    let server = match server.ok()? {
+        Some(kind) => {
+            Some(Reservation { kind, budget: work_of(budget?), period: period?, deadline, offset })
+        }
+        None => None,
+    };
     Some(SchedulerDraft {
         name: name?,
         parent: parent.ok()?,
-        policy: kind,
-        server: server.ok()?,
+        policy,
+        server,
         cpus: cpus.ok()?.unwrap_or(1),
         migration: migration.ok()?.unwrap_or_default(),
         preemptive: preemptive.ok()?.unwrap_or(true),
-        lending: lending.ok()?.unwrap_or(false),
         priority: priority.ok()?,
         criticality: criticality.ok()?,
-        quantum: quantum.ok()?,
-        frame: frame.ok()?,
-        hyperperiod: hyperperiod.ok()?,
-        budget: budget.ok()?,
-        period: period.ok()?,
-        deadline: deadline.ok()?,
-        offset: offset.ok()?.unwrap_or(Span::ZERO),
-        slots: slots.into_iter().collect::<Option<_>>()?,
-        entries: entries.into_iter().collect::<Option<_>>()?,
         affinity: affinity.ok()?,
         selection: selection?,
         inheritance: inheritance.ok()?.unwrap_or(true),

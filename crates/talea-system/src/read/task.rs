@@ -7,7 +7,8 @@ use super::values::{
     Field, Table, affinity, bits, byte, list, name, named, optional, spans, time_of, work_of,
 };
 use crate::draft::{
-    CpuUse, Named, SectionDraft, StepsDraft, SuspensionDraft, TaskDraft, VersionDraft,
+    CpuUse, Named, ParametersDraft, SectionDraft, StepsDraft, SuspensionDraft, TaskDraft,
+    VersionDraft,
 };
 use crate::keys::{CPU_USES, Section};
 use std::collections::BTreeSet;
@@ -166,10 +167,12 @@ pub(super) fn task(
     Some(TaskDraft {
         name: name?,
         parent: parent.ok()?,
-        period,
-        deadline: deadline.ok()?,
-        priority: priority.ok()?,
-        criticality: criticality.ok()?,
+        parameters: ParametersDraft {
+            period,
+            deadline: deadline.ok()?,
+            priority: priority.ok()?,
+            criticality: criticality.ok()?,
+        },
         cost: cost?,
         arrivals: arrivals?,
         about_arrivals,
