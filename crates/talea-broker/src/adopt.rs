@@ -17,7 +17,7 @@ use crate::drift;
 use crate::input::{Effect, ForeignCall, Groups, LogEvent, Peer, ProcessId, ThreadFacts};
 use crate::plugin::Offer;
 use crate::plugin_set::SpecSlot;
-use crate::spec::{Attached, PendingOp, Spec};
+use crate::spec::{Attached, Lifetime, PendingOp, Spec};
 use crate::trail::AuditEvent;
 use talea_core::mutate;
 use talea_core::{Attr, Charge, Monotonic};
@@ -48,7 +48,7 @@ impl Broker {
         let peer = creator(record, groups);
         let spec = self.adopted_spec(record, plugin, peer, thread.is_some(), process_alive);
         let (owner, process_watched, process) =
-            (spec.task.owner, spec.process_watched, spec.process);
+            (spec.task.owner, spec.lifetime.process_watched, spec.lifetime.process);
         let subject = spec.subject;
         assert!(self.specs.insert_at(slot, spec), "slot {slot} is adopted twice");
         if plugin.is_some() {
@@ -92,7 +92,7 @@ impl Broker {
             let found = drift::adopted(&facts.attr, &applied, &previous);
             self.add_thread(slot, Attached::new(&facts, previous, found));
             let attached = self.specs.at_mut(slot).thread.as_mut();
-            attached.expect("the thread was just added").is_on_trail = true;
+            attached.expect("the thread was just added").trail.is_recorded = true;
             self.sync_limit(slot);
             if let Some(plugin) = plugin {
                 self.plugin_set.set_attached(SpecSlot(slot), true);
@@ -109,7 +109,7 @@ impl Broker {
             self.detach_if_foreign(slot);
             self.leave_offline_cpu(slot);
         } else {
-            self.specs.at_mut(slot).disowned = true;
+            self.specs.at_mut(slot).lifetime.disowned = true;
             self.log(LogEvent::Dropped { spec: id });
             self.release_if_unowned(slot);
         }
@@ -127,8 +127,7 @@ impl Broker {
             (thread.tid, thread.inode) == (facts.tid, facts.inode)
                 && (thread.start == facts.start || thread.inode != 0)
         });
-        let taken = self.identities.contains_key(&facts.identity());
-        let same = same.filter(|_| !taken && !self.threads.contains_key(&facts.thread));
+        let same = same.filter(|_| !self.threads.has(&facts));
         if same.is_none() {
             self.forget_unused(Some(Ok(facts)));
         }
@@ -159,22 +158,21 @@ impl Broker {
             token: record.token,
             uid: record.uid,
             subject: self.subject_of_specs(record.uid),
-            process,
-            process_watched: unclaimed && process_alive && process.pid != 0,
-            process_exited: mutate!("recovery-adopt-dead", !process_alive, false),
+            lifetime: Lifetime {
+                process_watched: unclaimed && process_alive && process.pid != 0,
+                process_exited: mutate!("recovery-adopt-dead", !process_alive, false),
+                unclaimed,
+                ..Lifetime::of(process)
+            },
             client: self.clients.insert(peer, &self.rules),
             session: None,
-            unclaimed,
-            claim_until: None,
             task: record.task,
             in_ledger: plugin.is_some(),
-            disowned: false,
             plugin: plugin.unwrap_or(0),
             offer,
             detached: None,
             thread: None,
             zero_lag_until: Monotonic::ZERO,
-            released_by: None,
             step: PendingOp::Idle,
         }
     }

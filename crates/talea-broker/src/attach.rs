@@ -98,8 +98,7 @@ impl Broker {
         if let Some(thread) = mutate!("message-attach-spec-taken", attached, None) {
             return held(Code::SpecTaken, thread.tid);
         }
-        let is_taken = self.identities.contains_key(&facts.identity())
-            || self.threads.contains_key(&facts.thread);
+        let is_taken = self.threads.has(&facts);
         if mutate!("message-attach-taken", is_taken, false) {
             return held(Code::ThreadTaken, facts.tid);
         }

@@ -58,9 +58,6 @@ impl Broker {
             ("ids", self.ids.len()),
             ("sessions of users", sessions as usize),
             ("specs of users", specs as usize),
-            ("threads", self.threads.len()),
-            ("identities", self.identities.len()),
-            ("threads by process", self.threads_by_process.len()),
             ("watched processes", self.processes.len()),
             ("unclaimed specs", self.adopted.unclaimed.len()),
             ("timers", self.timers.len()),
@@ -72,6 +69,7 @@ impl Broker {
             ("attached threads", self.counters.attached as usize),
         ]
         .into_iter()
+        .chain(self.threads.lengths())
         .filter(|(_, count)| *count > 0)
         .map(|(what, count)| format!("{count} {what}"))
         .collect();
@@ -112,29 +110,16 @@ impl Broker {
                     "the session's list lacks the spec"
                 );
             }
-            let watch = self.processes.contains(&(spec.process, WatchOwner::Spec(slot)));
-            assert_eq!(watch, spec.process_watched, "watched processes differ");
+            let watch = self.processes.contains(&(spec.lifetime.process, WatchOwner::Spec(slot)));
+            assert_eq!(watch, spec.lifetime.process_watched, "watched processes differ");
             changing += u32::from(matches!(spec.step, PendingOp::Changing(_)));
             let Some(thread) = &spec.thread else {
                 assert!(spec.is_idle(), "an operation is in progress without a thread");
                 continue;
             };
             attached += 1;
-            assert_eq!(
-                self.threads.get(&thread.thread),
-                Some(&slot),
-                "the index by handle lacks the thread"
-            );
-            assert_eq!(
-                self.identities.get(&thread.identity()),
-                Some(&slot),
-                "the index by identity lacks the thread"
-            );
-            assert!(
-                self.threads_by_process.contains(&(thread.tgid, slot)),
-                "the index by process lacks the thread"
-            );
-            if let Some(at) = thread.retry_at {
+            assert!(self.threads.is_consistent(thread, slot), "an index lacks the thread");
+            if let Some(at) = thread.attempts.retry_at {
                 assert!(
                     thread.ticket.is_none(),
                     "an order waits for both its result and its retry time"
@@ -151,12 +136,9 @@ impl Broker {
         assert_eq!(named, self.ids.len(), "ids without specs");
         assert_eq!(named, self.users.token_count(), "tokens without specs");
         assert_eq!(attached, self.counters.attached, "attached threads are miscounted");
-        let lists = (self.threads.len(), self.identities.len(), self.threads_by_process.len());
-        assert_eq!(
-            lists,
-            (attached as usize, attached as usize, attached as usize),
-            "threads without specs"
-        );
+        for (list, length) in self.threads.lengths() {
+            assert_eq!(length, attached as usize, "{list} without specs");
+        }
         assert_eq!(changing, self.changing, "changes are miscounted");
         assert_eq!(
             restore_failed, self.restore_failed,
@@ -254,7 +236,10 @@ impl Broker {
                     assert!(!self.threads.is_empty(), "an inspection of nothing is armed");
                 }
                 Timer::ClaimEnd(slot) => {
-                    let until = self.specs.get(slot).map(|spec| (spec.unclaimed, spec.claim_until));
+                    let until = self
+                        .specs
+                        .get(slot)
+                        .map(|spec| (spec.lifetime.unclaimed, spec.lifetime.claim_until));
                     assert_eq!(
                         until,
                         Some((true, Some(at))),
@@ -267,7 +252,7 @@ impl Broker {
                 Timer::Retry(slot) => {
                     let thread = self.specs.at(slot).thread.as_ref();
                     assert_eq!(
-                        thread.and_then(|thread| thread.retry_at),
+                        thread.and_then(|thread| thread.attempts.retry_at),
                         Some(at),
                         "a timer without a retry"
                     );

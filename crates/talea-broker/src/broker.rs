@@ -12,6 +12,7 @@
 //!    the ledger contains the new terms, and no other request may reserve.
 
 use crate::admission::AdmissionRequest;
+use crate::attached_threads::AttachedThreads;
 use crate::clients::Clients;
 use crate::deferred::DeferredChange;
 use crate::foreign::{Host, HostReply};
@@ -19,6 +20,7 @@ use crate::ids::Ids;
 use crate::input::{Effect, Input, LogEvent, Platform, ProcessId, SessionId, ThreadId, Ticket};
 use crate::level_quota::HeldLevels;
 use crate::log_limit::LogLimit;
+use crate::outbox::Outbox;
 use crate::plugin::ThreadScope;
 use crate::plugin_set::{PluginSet, SpecSlot};
 use crate::records::RecordRoom;
@@ -55,12 +57,9 @@ pub struct Broker {
     /// `hosts[p]`: host of plugin `p`; unused for built-in plugins.
     pub(crate) hosts: Vec<Host>,
 
-    pub(crate) instance: u64,
-    pub(crate) pid: u32,
-    pub(crate) started: Option<Monotonic>,
+    pub(crate) identity: Identity,
     pub(crate) now: Monotonic,
-    effects: VecDeque<Effect>,
-    orders: u32,
+    outbox: Outbox,
 
     pub(crate) sessions: BTreeMap<SessionId, Session>,
     /// Number of connections beyond the quota, which are open only for their refusal.
@@ -77,12 +76,8 @@ pub struct Broker {
     pub(crate) record_room: RecordRoom,
     pub(crate) ids: Ids,
     pub(crate) next_id: u64,
-    /// Slot of each attached thread, by handle.
-    pub(crate) threads: BTreeMap<ThreadId, u32>,
-    /// Slot of each attached thread, by unique identity.
-    pub(crate) identities: BTreeMap<(u32, u64), u32>,
-    /// Process and slot of each attached thread.
-    pub(crate) threads_by_process: BTreeSet<(u32, u32)>,
+    /// Slots of the attached threads.
+    pub(crate) threads: AttachedThreads,
     /// Watched processes, with the owner of each watch.
     pub(crate) processes: BTreeSet<(ProcessId, WatchOwner)>,
     pub(crate) timers: BTreeSet<(Monotonic, Timer)>,
@@ -117,6 +112,24 @@ pub struct Broker {
     pub(crate) answers: Vec<PluginAnswer>,
     pub(crate) moved: Vec<SpecSlot>,
     pub(crate) moves: Vec<AttrChange>,
+}
+
+/// Identity of the daemon.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Identity {
+    /// Random number of this daemon instance.
+    pub(crate) instance: u64,
+    /// Process of the daemon.
+    pub(crate) pid: u32,
+    /// Time of the first input.
+    pub(crate) started: Option<Monotonic>,
+}
+
+impl Identity {
+    /// Returns the nanoseconds since the first input.
+    pub(crate) fn uptime_ns(&self, now: Monotonic) -> u64 {
+        now.as_ns() - self.started.unwrap_or(now).as_ns()
+    }
 }
 
 /// Owner of a watch on a process.
@@ -217,12 +230,9 @@ impl Broker {
             platform,
             plugin_set,
             rules,
-            instance: 0,
-            pid: 0,
-            started: None,
+            identity: Identity::default(),
             now: Monotonic::ZERO,
-            effects: VecDeque::new(),
-            orders: 0,
+            outbox: Outbox::default(),
             sessions: BTreeMap::new(),
             rejected_sessions: 0,
             clients: Clients::default(),
@@ -235,9 +245,7 @@ impl Broker {
             record_room: RecordRoom::default(),
             ids: Ids::default(),
             next_id: 1,
-            threads: BTreeMap::new(),
-            identities: BTreeMap::new(),
-            threads_by_process: BTreeSet::new(),
+            threads: AttachedThreads::default(),
             processes: BTreeSet::new(),
             timers: BTreeSet::new(),
             overdue_hellos: Vec::new(),
@@ -261,14 +269,13 @@ impl Broker {
 
     /// Sets the identity for the welcome reply and the status report.
     pub fn set_identity(&mut self, instance: u64, pid: u32) {
-        self.instance = instance;
-        self.pid = pid;
+        (self.identity.instance, self.identity.pid) = (instance, pid);
     }
 
     /// Handles one input. Times may repeat; a time before the last one counts as the last one.
     pub fn handle(&mut self, now: Monotonic, input: Input) {
         self.now = self.now.max(now);
-        self.started.get_or_insert(self.now);
+        self.identity.started.get_or_insert(self.now);
         self.plugin_set.release_expired(self.now);
         self.fire_timers();
         let is_adopting = matches!(input, Input::Adopt { .. });
@@ -332,7 +339,7 @@ impl Broker {
 
     /// Removes and returns the oldest effect; `None` if there is none.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        self.outbox.pop()
     }
 
     /// Returns the time at which the driver must pass [`Input::Timer`], unless it passes another
@@ -376,7 +383,7 @@ impl Broker {
     }
 
     pub(crate) fn emit(&mut self, effect: Effect) {
-        self.effects.push_back(effect);
+        self.outbox.push(effect);
     }
 
     pub(crate) fn log(&mut self, event: LogEvent) {
@@ -402,8 +409,7 @@ impl Broker {
 
     /// Creates a ticket that contains `place`: a slot, or a plugin.
     pub(crate) fn ticket(&mut self, place: u32) -> Ticket {
-        self.orders = self.orders.wrapping_add(1);
-        Ticket(u64::from(self.orders) << 32 | u64::from(place))
+        self.outbox.ticket(place)
     }
 
     /// Answers a request, unless its connection is gone, and makes the next request of that
@@ -486,10 +492,10 @@ impl Broker {
                 WatchOwner::Spec(slot) => {
                     // The end of an earlier watch owner may have removed this spec.
                     if let Some(spec) =
-                        self.specs.get_mut(slot).filter(|spec| spec.process == process)
+                        self.specs.get_mut(slot).filter(|spec| spec.lifetime.process == process)
                     {
-                        spec.process_watched = false;
-                        mutate!("life-process", spec.process_exited = true);
+                        spec.lifetime.process_watched = false;
+                        mutate!("life-process", spec.lifetime.process_exited = true);
 
                         self.release_if_unowned(slot);
                     }

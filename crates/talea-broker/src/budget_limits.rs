@@ -142,7 +142,7 @@ impl Broker {
         // A restore has ended the limit.
         if attached.limit != limit && !matches!(spec.step, PendingOp::Restoring(_)) {
             attached.limit = limit;
-            attached.last_limit = limit.or(attached.last_limit);
+            attached.trail.last_limit = limit.or(attached.trail.last_limit);
             let thread = attached.thread;
             self.emit(Effect::Limit { thread, limit });
         }
@@ -184,7 +184,7 @@ impl Broker {
     /// Detaches a thread that the driver has demoted because of an overrun; the spec stays. No
     /// effect while an operation of the spec is in progress.
     pub(crate) fn overrun(&mut self, thread: ThreadId) {
-        let Some(&slot) = self.threads.get(&thread) else { return };
+        let Some(slot) = self.threads.slot_of(thread) else { return };
         let spec = self.specs.at(slot);
         let (uid, subject) = (spec.uid, spec.subject);
         let tid = spec.thread.as_ref().map_or(0, |thread| thread.tid);

@@ -45,19 +45,20 @@ impl Broker {
         let (uid, process, client) = (session.uid, session.process, session.client);
         self.forget_unclaimed(slot);
         let spec = self.specs.at_mut(slot);
-        spec.unclaimed = false;
-        if let Some(at) = spec.claim_until.take() {
+        spec.lifetime.unclaimed = false;
+        if let Some(at) = spec.lifetime.claim_until.take() {
             self.timers.remove(&(at, Timer::ClaimEnd(slot)));
         }
         let spec = self.specs.at_mut(slot);
-        let before = std::mem::replace(&mut spec.process, process);
-        let (was_watched, owner) = (std::mem::take(&mut spec.process_watched), spec.task.owner);
+        let before = std::mem::replace(&mut spec.lifetime.process, process);
+        let (was_watched, owner) =
+            (std::mem::take(&mut spec.lifetime.process_watched), spec.task.owner);
         if was_watched {
             self.unwatch_process(before, WatchOwner::Spec(slot));
         }
         let spec = self.specs.at_mut(slot);
-        spec.process_exited = false;
-        spec.process_watched = owner == Owner::Process;
+        spec.lifetime.process_exited = false;
+        spec.lifetime.process_watched = owner == Owner::Process;
         // An adopted spec has its user but not its groups; from now on the rules for the claimer
         // count it. Root claims for the user that created it.
         if uid == spec.uid {

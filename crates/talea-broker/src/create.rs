@@ -10,7 +10,7 @@ use crate::input::{Effect, ForeignCall, ProcessId};
 use crate::plugin::{Offer, RuntimeCap, ThreadScope};
 use crate::plugin_set::{Placement, SpecSlot};
 use crate::refuse::{refusal, refusal_without_numbers};
-use crate::spec::{PendingOp, ReplyTo, Spec};
+use crate::spec::{Lifetime, PendingOp, ReplyTo, Spec};
 use crate::trail::AuditEvent;
 use talea_core::Monotonic;
 use talea_core::mutate;
@@ -205,22 +205,16 @@ impl Broker {
             token,
             uid,
             subject,
-            process,
-            process_watched: false,
-            process_exited: false,
+            lifetime: Lifetime::of(process),
             client,
             session: None,
-            unclaimed: false,
-            claim_until: None,
             task: *task,
             in_ledger: true,
-            disowned: false,
             plugin,
             offer: *offer,
             detached: None,
             thread: None,
             zero_lag_until: Monotonic::ZERO,
-            released_by: None,
             step: PendingOp::Idle,
         };
         let slot = self.specs.insert(spec);
@@ -266,9 +260,9 @@ impl Broker {
         self.bind_to_session(reply_to.session, slot);
         let spec = self.specs.at_mut(slot);
         spec.id = id;
-        let (owner, process) = (spec.task.owner, spec.process);
+        let (owner, process) = (spec.task.owner, spec.lifetime.process);
         if owner == Owner::Process {
-            spec.process_watched = true;
+            spec.lifetime.process_watched = true;
             self.watch_process(process, WatchOwner::Spec(slot));
         }
         mutate!("message-create", self.emit(Effect::WriteRecord { slot }));
@@ -343,7 +337,7 @@ impl Broker {
 impl Spec {
     /// Returns the persistent record of the spec.
     pub(crate) fn record(&self, plugin: talea_proto::message::Name) -> Record {
-        let ProcessId { pid, start } = self.process;
+        let ProcessId { pid, start } = self.lifetime.process;
         Record {
             spec: self.id,
             token: self.token,

@@ -169,7 +169,7 @@ impl Broker {
     }
 
     pub(crate) fn credentials_changed(&mut self, thread: ThreadId, uids: Uids) {
-        let Some(&slot) = self.threads.get(&thread) else { return };
+        let Some(slot) = self.threads.slot_of(thread) else { return };
         let attached = self.specs.at_mut(slot).thread.as_mut();
         attached.expect("the index of threads is consistent").uids = uids;
         self.detach_if_foreign(slot);
@@ -190,14 +190,11 @@ impl Broker {
     }
 
     pub(crate) fn attr_changed(&mut self, thread: ThreadId, attr: &Attr) {
-        let Some(&slot) = self.threads.get(&thread) else { return };
+        let Some(slot) = self.threads.slot_of(thread) else { return };
         let spec = self.specs.at(slot);
         let attached = spec.thread.as_ref().expect("the index of threads is consistent");
         // A thread with an order that is pending, or that the kernel has refused, differs anyway.
-        let is_settled = attached.ticket.is_none()
-            && attached.retry_at.is_none()
-            && attached.sleep_retries == 0
-            && !attached.apply_refused;
+        let is_settled = attached.ticket.is_none() && !attached.attempts.are_open();
         if !spec.is_idle() || !is_settled {
             return;
         }
@@ -236,7 +233,7 @@ impl Broker {
         spec.detached = Some(cause);
         let reason = match spec.task.owner {
             Owner::Thread => {
-                spec.disowned = true;
+                spec.lifetime.disowned = true;
                 RestoreReason::OwnerGone
             }
             Owner::Session | Owner::Process => RestoreReason::Forced,

@@ -40,7 +40,7 @@ impl Broker {
         let mut executor = 0;
         for (&cpu, &slot) in others {
             if reserved.is_empty() {
-                executor = self.specs.at(slot).process.pid;
+                executor = self.specs.at(slot).lifetime.process.pid;
             }
             reserved.insert(cpu);
         }

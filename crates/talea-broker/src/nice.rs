@@ -55,8 +55,7 @@ impl Broker {
             no.rule = denial.rule.map(|rule| self.rules.origin(rule).to_owned());
             no
         })?;
-        let is_taken = self.thread_named(facts.identity()).is_some()
-            || self.threads.contains_key(&facts.thread);
+        let is_taken = self.threads.has(&facts);
         if mutate!("message-nice-taken", is_taken, false) {
             let tid = facts.tid.into();
             return Err(refusal(Code::ThreadTaken, Field::Thread, tid, tid));

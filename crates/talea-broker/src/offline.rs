@@ -26,7 +26,7 @@ impl Broker {
 
     /// Detaches the threads of all specs on CPUs that are off-line.
     pub(crate) fn leave_offline_cpus(&mut self) {
-        let attached: Vec<u32> = self.threads.values().copied().collect();
+        let attached: Vec<u32> = self.threads.slots().collect();
         for slot in attached {
             self.leave_offline_cpu(slot);
         }

@@ -86,12 +86,12 @@ impl Broker {
             task: spec.task,
             plugin_name: self.plugin_name(spec.plugin),
             uid: spec.uid,
-            pid: spec.process.pid,
+            pid: spec.lifetime.process.pid,
             tid: spec.thread.as_ref().map(|thread| thread.tid),
             attr: spec
                 .thread
                 .as_ref()
-                .filter(|thread| thread.sleep_retries == 0)
+                .filter(|thread| thread.attempts.asleep == 0)
                 .map(|thread| thread.applied),
             overruns: Overruns::default(),
             detached: spec.detached,
@@ -101,9 +101,9 @@ impl Broker {
     /// Returns the counters; the driver fills in `wakeups`.
     pub fn status(&self) -> Status {
         Status {
-            instance: self.instance,
-            pid: self.pid,
-            uptime_ns: self.now.as_ns() - self.started.unwrap_or(self.now).as_ns(),
+            instance: self.identity.instance,
+            pid: self.identity.pid,
+            uptime_ns: self.identity.uptime_ns(self.now),
             plugins: self.plugin_set.len() as u32,
             sessions: self.sessions(),
             specs: self.specs(),
@@ -149,7 +149,7 @@ impl Broker {
 
     /// Whether `thread` is attached to a spec.
     pub fn is_attached(&self, thread: ThreadId) -> bool {
-        self.threads.contains_key(&thread)
+        self.threads.has_handle(thread)
     }
 
     /// Returns the slots of specs whose thread, if any, is confirmed by the kernel to have the
@@ -157,9 +157,7 @@ impl Broker {
     pub fn confirmed(&self) -> impl Iterator<Item = u32> {
         let settled = |spec: &Spec| {
             let order_pending = spec.thread.as_ref().is_some_and(|thread| thread.ticket.is_some());
-            let unwilling = |thread: &Attached| {
-                thread.apply_refused || thread.sleep_retries > 0 || thread.retry_at.is_some()
-            };
+            let unwilling = |thread: &Attached| thread.attempts.are_open();
             spec.is_idle() && !order_pending && !spec.thread.as_deref().is_some_and(unwilling)
         };
         self.specs.iter().filter(move |(_, spec)| settled(spec)).map(|(slot, _)| slot)

@@ -30,7 +30,7 @@ impl Broker {
 
     fn note_release(&mut self, slot: u32, reply_to: ReplyTo) {
         let by = self.sessions.get(&reply_to.session).map(|session| session.uid);
-        self.specs.at_mut(slot).released_by = by;
+        self.specs.at_mut(slot).lifetime.released_by = by;
     }
 
     /// Whether the grant still has an owner. A daemon that stops without `release` leaves every
@@ -92,14 +92,14 @@ impl Broker {
             );
         }
         self.record_release(&spec);
-        if let Some(at) = spec.claim_until {
+        if let Some(at) = spec.lifetime.claim_until {
             self.timers.remove(&(at, Timer::ClaimEnd(slot)));
         }
         self.users.account(spec.subject).specs -= 1;
         self.users.remove_id(spec.uid, spec.id, spec.token);
         self.clients.release(spec.client);
-        if spec.process_watched {
-            self.unwatch_process(spec.process, WatchOwner::Spec(slot));
+        if spec.lifetime.process_watched {
+            self.unwatch_process(spec.lifetime.process, WatchOwner::Spec(slot));
         }
         self.ids.remove(spec.id);
         mutate!("message-release", self.emit(Effect::EraseRecord { slot }));

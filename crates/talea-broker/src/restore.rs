@@ -37,7 +37,7 @@ impl Broker {
             self.plugin_set.set_attached(SpecSlot(slot), false);
         }
         let spec = self.specs.at_mut(slot);
-        if let Some(at) = spec.thread.as_mut().and_then(|thread| thread.retry_at.take()) {
+        if let Some(at) = spec.thread.as_mut().and_then(|thread| thread.attempts.retry_at.take()) {
             self.timers.remove(&(at, Timer::Retry(slot)));
         }
         let spec = self.specs.at_mut(slot);
@@ -134,7 +134,7 @@ impl Broker {
         let (errno, now) = (restoring.errno, self.now);
         let attached =
             self.specs.at_mut(slot).thread.as_mut().expect("its restore was just refused");
-        let (tid, first) = (attached.tid, !std::mem::replace(&mut attached.apply_refused, true));
+        let (tid, first) = (attached.tid, attached.attempts.note_refusal());
         if first {
             let subject = self.specs.at(slot).subject;
             self.log_about(subject, LogEvent::RestoreFailed { tid, errno });
@@ -161,7 +161,8 @@ impl Broker {
                 let at = now.saturating_add(RETRY_AFTER);
                 let spec = self.specs.at_mut(slot);
                 spec.step = PendingOp::Restoring(restoring);
-                spec.thread.as_mut().expect("its restore was just refused").retry_at = Some(at);
+                let thread = spec.thread.as_mut().expect("its restore was just refused");
+                thread.attempts.retry_at = Some(at);
                 mutate!("recovery-refused-restore", self.timers.insert((at, Timer::Retry(slot))));
 
                 self.restore_failed += 1;

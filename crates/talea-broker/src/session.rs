@@ -43,11 +43,7 @@ pub(crate) struct Session {
     pub(crate) seed: Option<Token>,
     /// Current request, for the record of a refusal.
     pub(crate) asked: Asked,
-    hello_done: bool,
-    /// Time at which the hello is overdue; `None` after the hello or without a time-out.
-    hello_until: Option<Monotonic>,
-    /// Refusal of a connection beyond the quota.
-    rejection: Option<Box<Refusal>>,
+    hello: Hello,
     pending_reply: PendingReply,
     waiting: VecDeque<QueuedRequest>,
     /// Latest time until which the current request may wait for the end of a thread's overrun, or
@@ -58,6 +54,17 @@ pub(crate) struct Session {
     is_suspended: bool,
     /// `logged_refusals[code]`: a bit for each field with a logged refusal.
     logged_refusals: [u32; 32],
+}
+
+/// State of the hello of a connection.
+#[derive(Debug)]
+struct Hello {
+    /// Whether the client was welcomed.
+    is_done: bool,
+    /// Time at which the hello is overdue; `None` after the hello or without a time-out.
+    until: Option<Monotonic>,
+    /// Refusal of a connection beyond the quota.
+    rejection: Option<Box<Refusal>>,
 }
 
 /// Event that the unanswered request of a connection waits for.
@@ -103,11 +110,11 @@ impl Session {
 
     /// Whether the client has said hello and was welcomed.
     pub(crate) fn is_welcome(&self) -> bool {
-        self.hello_done
+        self.hello.is_done
     }
 
     pub(crate) fn is_rejected(&self) -> bool {
-        self.rejection.is_some()
+        self.hello.rejection.is_some()
     }
 
     /// Whether the request rate is exceeded until `at`.
@@ -117,7 +124,7 @@ impl Session {
 
     /// Whether the hello is overdue at `at`.
     pub(crate) fn awaits_hello_until(&self, at: Monotonic) -> bool {
-        self.hello_until == Some(at)
+        self.hello.until == Some(at)
     }
 
     /// Records a refusal; returns true if it is the first with this code and field.

@@ -32,27 +32,17 @@ pub(crate) struct Spec {
     pub(crate) uid: u32,
     /// Subject that the spec is charged to.
     pub(crate) subject: Subject,
-    /// Process whose exit may end the spec.
-    pub(crate) process: ProcessId,
-    /// Whether that process is watched for this spec.
-    pub(crate) process_watched: bool,
-    /// Whether that process has exited.
-    pub(crate) process_exited: bool,
+    /// Conditions of the end of the spec.
+    pub(crate) lifetime: Lifetime,
     /// Client whose rules count the spec.
     pub(crate) client: u32,
     /// Connection that the spec is bound to, and the spec's position in its list.
     pub(crate) session: Option<(SessionId, u32)>,
-    /// Whether the spec was adopted and not claimed yet: then it exists as long as its process.
-    pub(crate) unclaimed: bool,
-    /// End of the time for a claim, once the process has connected again.
-    pub(crate) claim_until: Option<Monotonic>,
     /// The request.
     pub(crate) task: Task,
     /// Whether the spec is in the ledger. An adopted spec without its plugin only waits until its
     /// thread is restored.
     pub(crate) in_ledger: bool,
-    /// Whether the owner has ended, regardless of other conditions.
-    pub(crate) disowned: bool,
     /// Index of the plugin that serves the spec.
     pub(crate) plugin: u32,
     /// Terms of the grant.
@@ -64,10 +54,47 @@ pub(crate) struct Spec {
     /// Time until which the kernel still counts the bandwidth of a thread that has left the spec
     /// (R36); in the past if there is none.
     pub(crate) zero_lag_until: Monotonic,
-    /// User whose request ends the spec.
-    pub(crate) released_by: Option<u32>,
     /// Operation in progress.
     pub(crate) step: PendingOp,
+}
+
+/// Conditions of the end of a spec.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lifetime {
+    /// Process whose exit may end the spec.
+    pub(crate) process: ProcessId,
+    /// Whether that process is watched for this spec.
+    pub(crate) process_watched: bool,
+    /// Whether that process has exited.
+    pub(crate) process_exited: bool,
+    /// Whether the spec was adopted and not claimed yet: then it exists as long as its process.
+    pub(crate) unclaimed: bool,
+    /// End of the time for a claim, once the process has connected again.
+    pub(crate) claim_until: Option<Monotonic>,
+    /// Whether the owner has ended, regardless of other conditions.
+    pub(crate) disowned: bool,
+    /// User whose request ends the spec.
+    pub(crate) released_by: Option<u32>,
+}
+
+impl Lifetime {
+    /// Returns the state of a spec of a living process that nothing ends yet.
+    pub(crate) fn of(process: ProcessId) -> Lifetime {
+        Lifetime {
+            process,
+            process_watched: false,
+            process_exited: false,
+            unclaimed: false,
+            claim_until: None,
+            disowned: false,
+            released_by: None,
+        }
+    }
+
+    /// Whether the spec waits for a claim, which its process may still make.
+    fn awaits_claim(&self) -> bool {
+        self.unclaimed && !self.process_exited
+    }
 }
 
 /// Thread attached to a spec.
@@ -93,25 +120,58 @@ pub(crate) struct Attached {
     pub(crate) limit: Option<Limit>,
     /// Ticket of the last unanswered apply or restore.
     pub(crate) ticket: Option<Ticket>,
-    /// Number of attempts that found the thread asleep in another root domain (deferred.rs); 0 once
-    /// it has woken.
-    pub(crate) sleep_retries: u8,
+    /// Attempts to set the attributes.
+    pub(crate) attempts: Attempts,
     /// Whether the thread has exited while an operation was in progress.
     pub(crate) exited: bool,
-    /// Whether the kernel refused the last apply; logged once until one succeeds.
-    pub(crate) apply_refused: bool,
-    /// Time of the next attempt.
-    pub(crate) retry_at: Option<Monotonic>,
     /// Time at which the thread was last returned to the CPUs of its grant.
     pub(crate) returned_at: Option<Monotonic>,
+    /// Data for the audit trail.
+    pub(crate) trail: ThreadTrail,
+}
+
+/// Attempts to set the attributes of a thread that the kernel has not accepted yet.
+#[derive(Debug, Default)]
+pub(crate) struct Attempts {
+    /// Number of attempts that found the thread asleep in another root domain (deferred.rs); 0 once
+    /// it has woken.
+    pub(crate) asleep: u8,
+    /// Whether the kernel refused the last apply; logged once until one succeeds.
+    pub(crate) is_refused: bool,
+    /// Time of the next attempt.
+    pub(crate) retry_at: Option<Monotonic>,
+}
+
+impl Attempts {
+    /// Whether the kernel has refused or deferred the last attributes.
+    pub(crate) fn are_open(&self) -> bool {
+        self.is_refused || self.asleep > 0 || self.retry_at.is_some()
+    }
+
+    /// Records a refusal. Returns whether it is the first one since the last success.
+    pub(crate) fn note_refusal(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_refused, true)
+    }
+}
+
+/// Data about a thread for the audit trail.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadTrail {
     /// Whether the audit trail has the attach.
-    pub(crate) is_on_trail: bool,
+    pub(crate) is_recorded: bool,
     /// Cause of the end of the thread's grant, and the user that has requested it.
     pub(crate) end: Option<(EndCause, Option<u32>)>,
     /// Last limit, also after its end.
     pub(crate) last_limit: Option<Limit>,
     /// Number of overruns on the audit trail.
-    pub(crate) overruns: u64,
+    overruns: u64,
+}
+
+impl ThreadTrail {
+    /// Sets the number of overruns since the attach. Returns how many of them are new.
+    pub(crate) fn set_overruns(&mut self, overruns: u64) -> u64 {
+        overruns.saturating_sub(std::mem::replace(&mut self.overruns, overruns))
+    }
 }
 
 /// Operation in progress for a spec.
@@ -187,13 +247,13 @@ pub(crate) enum RestoreReason {
 impl Spec {
     /// Whether the owner of the grant still exists (R29).
     pub(crate) fn has_owner(&self) -> bool {
-        if self.disowned {
+        if self.lifetime.disowned {
             return false;
         }
-        let claimed = self.session.is_some() || (self.unclaimed && !self.process_exited);
+        let claimed = self.session.is_some() || self.lifetime.awaits_claim();
         match self.task.owner {
             Owner::Session => claimed,
-            Owner::Process => !self.process_exited,
+            Owner::Process => !self.lifetime.process_exited,
             Owner::Thread => claimed || self.thread.as_ref().is_some_and(|thread| !thread.exited),
         }
     }

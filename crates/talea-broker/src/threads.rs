@@ -14,7 +14,7 @@
 mod orders;
 
 use crate::input::ThreadFacts;
-use crate::spec::Attached;
+use crate::spec::{Attached, Attempts, ThreadTrail};
 use talea_core::{Attr, Span};
 use talea_proto::record::RecordThread;
 
@@ -56,15 +56,10 @@ impl Attached {
             applied,
             limit: None,
             ticket: None,
-            sleep_retries: 0,
+            attempts: Attempts::default(),
             exited: false,
-            apply_refused: false,
-            retry_at: None,
             returned_at: None,
-            is_on_trail: false,
-            end: None,
-            last_limit: None,
-            overruns: 0,
+            trail: ThreadTrail::default(),
         }
     }
 

@@ -57,7 +57,7 @@ impl Broker {
         let at = self.now.saturating_add(CLAIM_TIME);
         for slot in slots {
             self.forget_unclaimed(slot);
-            self.specs.at_mut(slot).claim_until = Some(at);
+            self.specs.at_mut(slot).lifetime.claim_until = Some(at);
             self.timers.insert((at, Timer::ClaimEnd(slot)));
         }
     }
@@ -65,23 +65,27 @@ impl Broker {
     /// Notes an adopted spec that has to be claimed once its library connects again.
     pub(crate) fn note_unclaimed(&mut self, slot: u32) {
         let spec = self.specs.at(slot);
-        if spec.unclaimed && spec.process_watched && spec.task.owner != Owner::Process {
-            self.adopted.unclaimed.insert((spec.process, spec.token.library(), slot));
+        if spec.lifetime.unclaimed
+            && spec.lifetime.process_watched
+            && spec.task.owner != Owner::Process
+        {
+            self.adopted.unclaimed.insert((spec.lifetime.process, spec.token.library(), slot));
         }
     }
 
     /// Reverses [`Broker::note_unclaimed`].
     pub(crate) fn forget_unclaimed(&mut self, slot: u32) {
         let spec = self.specs.at(slot);
-        self.adopted.unclaimed.remove(&(spec.process, spec.token.library(), slot));
+        self.adopted.unclaimed.remove(&(spec.lifetime.process, spec.token.library(), slot));
     }
 
     /// Ends the time for the claim of a spec.
     pub(crate) fn claim_time_ended(&mut self, slot: u32) {
         let spec = self.specs.at_mut(slot);
-        (spec.claim_until, spec.unclaimed) = (None, mutate!("recovery-claim-time", false, true));
-        let process = spec.process;
-        if std::mem::take(&mut spec.process_watched) {
+        (spec.lifetime.claim_until, spec.lifetime.unclaimed) =
+            (None, mutate!("recovery-claim-time", false, true));
+        let process = spec.lifetime.process;
+        if std::mem::take(&mut spec.lifetime.process_watched) {
             self.unwatch_process(process, WatchOwner::Spec(slot));
         }
         self.release_if_unowned(slot);

@@ -116,8 +116,8 @@ impl Broker {
         let spec = self.specs.at_mut(slot);
         let subject = spec.subject;
         let thread = spec.thread.as_mut().expect("its order was just answered");
-        let first = thread.sleep_retries == 0;
-        thread.sleep_retries = thread.sleep_retries.saturating_add(1);
+        let first = thread.attempts.asleep == 0;
+        thread.attempts.asleep = thread.attempts.asleep.saturating_add(1);
         if first {
             self.users.account(subject).asleep += 1;
         }
@@ -129,7 +129,7 @@ impl Broker {
         let spec = self.specs.at_mut(slot);
         let subject = spec.subject;
         let Some(thread) = spec.thread.as_mut() else { return };
-        if std::mem::take(&mut thread.sleep_retries) > 0 {
+        if std::mem::take(&mut thread.attempts.asleep) > 0 {
             self.users.account(subject).asleep -= 1;
         }
     }
@@ -139,10 +139,13 @@ impl Broker {
     fn schedule_retry(&mut self, slot: u32) {
         let Some(spec) = self.specs.get(slot).filter(|spec| spec.is_idle()) else { return };
         let Some(thread) = &spec.thread else { return };
-        if thread.ticket.is_some() || thread.retry_at.is_some() || thread.sleep_retries == 0 {
+        if thread.ticket.is_some()
+            || thread.attempts.retry_at.is_some()
+            || thread.attempts.asleep == 0
+        {
             return;
         }
-        let delay = (FIRST_RETRY_NS << (thread.sleep_retries - 1).min(20)).min(MAX_RETRY_NS);
+        let delay = (FIRST_RETRY_NS << (thread.attempts.asleep - 1).min(20)).min(MAX_RETRY_NS);
         let others = u64::from(self.users.account(spec.subject).asleep - 1);
         let at = self.now.saturating_add(Span::from_ns(delay.max(others * RETRY_SPACING_NS)));
         self.arm_retry(slot, at);
@@ -151,7 +154,7 @@ impl Broker {
     pub(crate) fn arm_retry(&mut self, slot: u32, at: Monotonic) {
         let thread =
             self.specs.at_mut(slot).thread.as_mut().expect("only threads are ordered about");
-        thread.retry_at = Some(at);
+        thread.attempts.retry_at = Some(at);
         self.timers.insert((at, Timer::Retry(slot)));
     }
 

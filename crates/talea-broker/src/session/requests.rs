@@ -1,6 +1,6 @@
 //! Opening and end of connections, and the order of their requests.
 
-use super::{HELLO_TIMEOUT, PendingReply, QueuedRequest, Session};
+use super::{HELLO_TIMEOUT, Hello, PendingReply, QueuedRequest, Session};
 use crate::broker::{Blocked, Broker, Timer, WatchOwner};
 use crate::input::{Effect, LogEvent, Peer, ProcessId, SessionId, ThreadError, ThreadFacts};
 use crate::refuse::{refusal, refusal_without_numbers, too_many_sessions};
@@ -57,7 +57,7 @@ impl Broker {
             Some(_) => self.rejected_sessions += 1,
             None => self.users.account(subject).sessions += 1,
         }
-        let hello_until = (process.pid == 0 || process.pid != self.pid)
+        let hello_until = (process.pid == 0 || process.pid != self.identity.pid)
             .then(|| self.now.saturating_add(HELLO_TIMEOUT));
         if let Some(until) = hello_until {
             self.timers.insert((until, Timer::HelloOverdue(id)));
@@ -70,9 +70,7 @@ impl Broker {
             specs: Vec::new(),
             seed: None,
             asked: Asked::NOTHING,
-            hello_done: false,
-            hello_until,
-            rejection,
+            hello: Hello { is_done: false, until: hello_until, rejection },
             pending_reply: PendingReply::None,
             waiting: VecDeque::new(),
             wait_until: None,
@@ -155,7 +153,7 @@ impl Broker {
     pub(crate) fn undecodable(&mut self, reply_to: ReplyTo, refusal: Refusal) {
         self.counters.requests += 1;
         let Some(session) = self.sessions.get(&reply_to.session) else { return };
-        let hello_done = session.hello_done;
+        let hello_done = session.hello.is_done;
         self.charge_request(reply_to.session, 1);
         self.counters.count_refusal(&refusal);
         let refusal = Box::new(refusal);
@@ -200,8 +198,8 @@ impl Broker {
     pub(crate) fn close_silent(&mut self) {
         while let Some(id) = self.overdue_hellos.pop() {
             let Some(session) = self.sessions.get_mut(&id) else { continue };
-            session.hello_until = None;
-            if !session.hello_done {
+            session.hello.until = None;
+            if !session.hello.is_done {
                 mutate!("quota-hello", self.emit(Effect::CloseIfSilent { session: id }));
             }
         }
@@ -210,7 +208,7 @@ impl Broker {
     /// Ends the time-out for the hello.
     fn disarm_hello(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        if let Some(until) = session.hello_until.take() {
+        if let Some(until) = session.hello.until.take() {
             self.timers.remove(&(until, Timer::HelloOverdue(id)));
         }
     }
@@ -272,7 +270,7 @@ impl Broker {
             self.forget_unused(thread);
             return self.hello(reply_to, min, max);
         }
-        if mutate!("message-hello", !session.hello_done, false) {
+        if mutate!("message-hello", !session.hello.is_done, false) {
             self.forget_unused(thread);
             self.refuse(reply_to, refusal(Code::Version, Field::Message, 0, VERSION.into()));
             return self.close(id);
@@ -330,7 +328,7 @@ impl Broker {
     fn hello(&mut self, reply_to: ReplyTo, min: u16, max: u16) {
         let session =
             self.sessions.get_mut(&reply_to.session).expect("only open connections are served");
-        let no = match session.rejection.take() {
+        let no = match session.hello.rejection.take() {
             Some(refusal) => Some(refusal),
             None if mutate!(
                 "message-hello-version",
@@ -344,15 +342,15 @@ impl Broker {
         };
         if let Some(no) = no {
             // A rejected connection stays counted as rejected until it is closed, below.
-            session.rejection = (no.code == Code::Quota).then(|| no.clone());
+            session.hello.rejection = (no.code == Code::Quota).then(|| no.clone());
             self.refuse(reply_to, no);
             return self.close(reply_to.session);
         }
-        session.hello_done = true;
+        session.hello.is_done = true;
         let process = session.process;
         self.expect_claims(process, 0);
         self.disarm_hello(reply_to.session);
-        let welcome = Reply::Welcome { version: VERSION, instance: self.instance };
+        let welcome = Reply::Welcome { version: VERSION, instance: self.identity.instance };
         self.reply(reply_to, welcome);
     }
 
@@ -368,7 +366,7 @@ impl Broker {
     pub(crate) fn disconnected(&mut self, id: SessionId) {
         self.disarm_hello(id);
         let Some(session) = self.sessions.remove(&id) else { return };
-        match session.rejection {
+        match session.hello.rejection {
             Some(_) => self.rejected_sessions -= 1,
             None => self.users.account(session.subject).sessions -= 1,
         }
@@ -396,7 +394,7 @@ impl Broker {
     pub(crate) fn forget_unused(&mut self, thread: Option<Result<ThreadFacts, ThreadError>>) {
         if let Some(Ok(facts)) = thread {
             // The driver may have passed the handle of an attached thread.
-            if !self.threads.contains_key(&facts.thread) {
+            if !self.threads.has_handle(facts.thread) {
                 self.emit(Effect::ForgetThread { thread: facts.thread });
             }
         }

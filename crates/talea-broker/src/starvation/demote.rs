@@ -47,8 +47,7 @@ impl Broker {
 
     /// Returns the CPUs that attached FIFO and RR threads may use.
     fn fifo_cpus(&self) -> CpuSet {
-        let attached =
-            self.threads.values().filter_map(|&slot| self.specs.at(slot).thread.as_ref());
+        let attached = self.threads.slots().filter_map(|slot| self.specs.at(slot).thread.as_ref());
         let fifo = attached.filter(|thread| is_fifo(thread.applied.policy));
         let cpus = fifo.map(|thread| match &thread.applied.cpus {
             cpus if cpus.is_empty() => &self.platform.cpus,
@@ -61,7 +60,7 @@ impl Broker {
     /// takes one before each attach and each detach of a FIFO or RR thread.
     pub(crate) fn cpu_time(&mut self, thread: ThreadId, consumed: Work) {
         let attached =
-            self.threads.get(&thread).and_then(|&slot| self.specs.at(slot).thread.as_ref());
+            self.threads.slot_of(thread).and_then(|slot| self.specs.at(slot).thread.as_ref());
         let is_needed = !self.canaries.silent.is_empty()
             && attached.is_some_and(|attached| is_fifo(attached.applied.policy));
         if mutate!("starvation-sample", is_needed, false) {
@@ -189,7 +188,7 @@ impl Broker {
 
     /// Returns the attached FIFO and RR threads that may use `cpu`.
     fn fifo_threads(&self, cpu: u32) -> Vec<Candidate> {
-        let candidate = |(thread, &slot): (&ThreadId, &u32)| {
+        let candidate = |(thread, slot): (ThreadId, u32)| {
             let spec = self.specs.at(slot);
             let attached = spec.thread.as_ref().filter(|_| spec.is_idle() && spec.in_ledger)?;
             let cpus = attached.applied.cpus;
@@ -202,7 +201,7 @@ impl Broker {
                 subject: spec.subject,
                 is_limited: is_limited(attached),
                 rule: self.clients.snapshot(spec.client).first_rule(spec.plugin),
-                consumed: self.canaries.samples.get(thread).map_or(Work::ZERO, Sample::consumed),
+                consumed: self.canaries.samples.get(&thread).map_or(Work::ZERO, Sample::consumed),
                 charged: 0,
             })
         };

@@ -32,8 +32,8 @@ impl Broker {
         {
             return self.default_attr();
         }
-        let family = self.threads_by_process.range((facts.tgid, 0)..=(facts.tgid, u32::MAX));
-        let mut relatives = family.filter_map(|&(_, slot)| self.specs.get(slot)?.thread.as_ref());
+        let family = self.threads.of_process(facts.tgid);
+        let mut relatives = family.filter_map(|slot| self.specs.get(slot)?.thread.as_ref());
         // A thread that may use every CPU has inherited no confinement.
         if attr.cpus != self.platform.cpus
             && let Some(relative) = relatives.find(|relative| relative.applied.cpus == attr.cpus)
@@ -45,7 +45,7 @@ impl Broker {
 
     /// Returns the attached thread with this identity, if there is one.
     pub(crate) fn thread_named(&self, identity: (u32, u64)) -> Option<&Attached> {
-        let slot = *self.identities.get(&identity)?;
+        let slot = self.threads.slot_of_identity(identity)?;
         self.specs.at(slot).thread.as_deref()
     }
 
@@ -56,11 +56,8 @@ impl Broker {
 
     /// Attaches a thread to a spec and watches for its exit. The caller orders its limit.
     pub(crate) fn add_thread(&mut self, slot: u32, attached: Attached) {
-        let Attached { thread, tid, tgid, .. } = attached;
-        let taken = self.identities.insert(attached.identity(), slot).is_some()
-            || self.threads.insert(thread, slot).is_some()
-            || !self.threads_by_process.insert((tgid, slot));
-        assert!(!taken, "thread {tid} is attached twice");
+        let thread = attached.thread;
+        self.threads.insert(&attached, slot);
         let before = self.specs.at_mut(slot).thread.replace(Box::new(attached));
         assert!(before.is_none(), "slot {slot} has a thread already");
         self.specs.at_mut(slot).detached = None;
@@ -78,10 +75,8 @@ impl Broker {
         self.mark_awake(slot);
         self.stop_sharing(slot);
         let attached = self.specs.at_mut(slot).thread.take().expect("the spec has a thread");
-        self.identities.remove(&attached.identity());
-        self.threads.remove(&attached.thread);
-        self.threads_by_process.remove(&(attached.tgid, slot));
-        if let Some(at) = attached.retry_at {
+        self.threads.remove(&attached, slot);
+        if let Some(at) = attached.attempts.retry_at {
             self.timers.remove(&(at, Timer::Retry(slot)));
         }
         self.counters.attached -= 1;
@@ -101,7 +96,7 @@ impl Broker {
         attached.applied = attr;
         attached.ticket = Some(ticket);
         let thread = attached.thread;
-        if let Some(at) = attached.retry_at.take() {
+        if let Some(at) = attached.attempts.retry_at.take() {
             self.timers.remove(&(at, Timer::Retry(slot)));
         }
         if !on_record {
@@ -185,13 +180,12 @@ impl Broker {
         let now = self.now;
         let thread = self.specs.at_mut(slot).thread.as_mut().expect("its order was just answered");
         match result {
-            Ok(()) => thread.apply_refused = false,
+            Ok(()) => thread.attempts.is_refused = false,
             Err(ESRCH) => self.finish_thread_exit(slot),
             Err(errno) => {
-                let (first, tid) =
-                    (!std::mem::replace(&mut thread.apply_refused, true), thread.tid);
+                let (first, tid) = (thread.attempts.note_refusal(), thread.tid);
                 let at = now.saturating_add(RETRY_AFTER);
-                thread.retry_at = Some(at);
+                thread.attempts.retry_at = Some(at);
                 self.timers.insert((at, Timer::Retry(slot)));
                 if first {
                     let subject = self.specs.at(slot).subject;
@@ -205,7 +199,7 @@ impl Broker {
     pub(crate) fn retry(&mut self, slot: u32) {
         let thread =
             self.specs.at_mut(slot).thread.as_mut().expect("the timer is removed with the thread");
-        thread.retry_at = None;
+        thread.attempts.retry_at = None;
         match &self.specs.at(slot).step {
             PendingOp::Idle | PendingOp::Attaching(_) => {
                 let attr = self.plugin_set.attr(SpecSlot(slot));
@@ -220,14 +214,14 @@ impl Broker {
     }
 
     pub(crate) fn thread_exited(&mut self, thread: ThreadId) {
-        let Some(&slot) = self.threads.get(&thread) else { return };
+        let Some(slot) = self.threads.slot_of(thread) else { return };
         let spec = self.specs.at_mut(slot);
         if spec.is_idle() {
             return self.finish_thread_exit(slot);
         }
         let attached = spec.thread.as_mut().expect("the index of threads is consistent");
         attached.exited = true;
-        if attached.retry_at.is_some() {
+        if attached.attempts.retry_at.is_some() {
             let step = std::mem::take(&mut self.specs.at_mut(slot).step);
             if matches!(step, PendingOp::Restoring(_)) {
                 self.restore_failed -= 1;

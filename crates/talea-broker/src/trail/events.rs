@@ -66,7 +66,7 @@ impl Broker {
     /// Returns the slots with a spec and with a thread that the trail must have.
     pub(crate) fn audited(&self) -> (i64, i64) {
         let specs = self.specs.iter().filter(|(_, spec)| spec.id.0 != 0).count();
-        let is_on_trail = |thread: &Attached| thread.is_on_trail;
+        let is_on_trail = |thread: &Attached| thread.trail.is_recorded;
         let threads =
             self.specs.iter().filter(|(_, spec)| spec.thread.as_deref().is_some_and(is_on_trail));
         (specs as i64, threads.count() as i64)
@@ -117,7 +117,7 @@ impl Broker {
             last: self.now,
             count: 1,
             uid: spec.uid,
-            process: spec.process,
+            process: spec.lifetime.process,
             spec: spec.id,
             plugin: spec.in_ledger.then(|| self.plugin_name(spec.plugin)),
             rule: rule.and_then(|rule| self.rules.shared_origin(rule)),
@@ -134,13 +134,14 @@ impl Broker {
 
     /// Records an event of a spec that has just been removed.
     pub(crate) fn record_release(&mut self, spec: &Spec) {
-        let end = match spec.released_by {
+        let end = match spec.lifetime.released_by {
             Some(by) if by == spec.uid => SpecEnd::Requested,
             Some(_) => SpecEnd::Administrator,
             None if self.stopping.is_some_and(|stopping| stopping.release) => SpecEnd::Stopped,
             None => SpecEnd::OwnerEnded,
         };
-        let record = self.audit_record(spec, None, spec.released_by, AuditEvent::Release(end));
+        let record =
+            self.audit_record(spec, None, spec.lifetime.released_by, AuditEvent::Release(end));
         mutate!("trail-release", self.record_event(record));
     }
 
@@ -150,17 +151,17 @@ impl Broker {
         let by =
             session.map(|session| self.clients.front_end(session.client).unwrap_or(session.uid));
         if let Some(thread) = self.specs.at_mut(slot).thread.as_mut() {
-            thread.is_on_trail = true;
+            thread.trail.is_recorded = true;
             mutate!("trail-attach", self.record_spec(slot, by, AuditEvent::Attach));
         }
     }
 
     /// Records the end of the grant of a thread that has just been removed from its spec.
     pub(crate) fn record_thread_end(&mut self, slot: u32, thread: &Attached) {
-        if !mutate!("trail-failed-attach", thread.is_on_trail, true) {
+        if !mutate!("trail-failed-attach", thread.trail.is_recorded, true) {
             return;
         }
-        let (event, by) = match thread.end {
+        let (event, by) = match thread.trail.end {
             None => (AuditEvent::Detach(ThreadEnd::Exited), None),
             Some((EndCause::Detach(end), by)) => (AuditEvent::Detach(end), by),
             Some((EndCause::Demotion(cause), by)) => (AuditEvent::Demotion(cause), by),
@@ -173,16 +174,16 @@ impl Broker {
     /// Notes why the grant of the spec's thread ends; the first cause counts.
     pub(crate) fn note_thread_end(&mut self, slot: u32, cause: EndCause, by: Option<u32>) {
         if let Some(thread) = self.specs.at_mut(slot).thread.as_mut() {
-            thread.end.get_or_insert((cause, by));
+            thread.trail.end.get_or_insert((cause, by));
         }
     }
 
     /// Forgets why the grant of the spec's thread was to end: the kernel has refused the restore.
     pub(crate) fn thread_stays(&mut self, slot: u32) {
         let spec = self.specs.at_mut(slot);
-        spec.released_by = None;
+        spec.lifetime.released_by = None;
         if let Some(thread) = spec.thread.as_mut() {
-            thread.end = None;
+            thread.trail.end = None;
         }
     }
 
@@ -265,13 +266,12 @@ impl Broker {
     /// Records the overruns of a thread since the last report. `overruns` is their number since
     /// the thread was attached.
     pub(crate) fn overran(&mut self, thread: ThreadId, overruns: u64, consumed: Work) {
-        let Some(&slot) = self.threads.get(&thread) else { return };
+        let Some(slot) = self.threads.slot_of(thread) else { return };
         let attached = self.specs.at_mut(slot).thread.as_mut();
         let attached = attached.expect("the index of threads is consistent");
-        let before = std::mem::replace(&mut attached.overruns, overruns);
-        let count = overruns.saturating_sub(before);
+        let count = attached.trail.set_overruns(overruns);
         // A restore has already ended the limit.
-        let limit = attached.last_limit;
+        let limit = attached.trail.last_limit;
         let Some(limit) = limit.filter(|_| count > 0) else { return };
         let spec = self.specs.at(slot);
         let (budget, period) = (limit.budget, limit.period);

@@ -24,12 +24,8 @@ impl Broker {
     }
 
     pub(crate) fn real_time_threads(&mut self, threads: &[RealTimeThread]) {
-        let granted = |thread: &&RealTimeThread| {
-            let same = (thread.tid, 0)..=(thread.tid, u64::MAX);
-            self.identities.range(same).next().is_some()
-        };
         let ungranted: Vec<RealTimeThread> =
-            threads.iter().filter(|thread| !granted(thread)).copied().collect();
+            threads.iter().filter(|thread| !self.threads.has_tid(thread.tid)).copied().collect();
         self.plugin_set.set_ungranted(&ungranted);
     }
 }
