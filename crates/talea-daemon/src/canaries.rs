@@ -29,6 +29,7 @@ const SLICE: Span = Span::from_ns(100_000);
 #[derive(Debug, Default)]
 pub(crate) struct Canaries {
     by_cpu: BTreeMap<u32, Canary>,
+    is_any_silent: bool,
 }
 
 /// Canary of one CPU; dropping it ends its thread as soon as that runs.
@@ -49,7 +50,7 @@ impl Canaries {
     /// Starts a canary on each of `cpus` that admits one.
     pub(crate) fn start(cpus: &CpuSet) -> Canaries {
         let canary = |cpu| Some((cpu, Canary::start(cpu).ok()?));
-        Canaries { by_cpu: cpus.iter().filter_map(canary).collect() }
+        Canaries { by_cpu: cpus.iter().filter_map(canary).collect(), is_any_silent: false }
     }
 
     /// Whether there is a canary.
@@ -59,9 +60,17 @@ impl Canaries {
 
     /// Returns those of `cpus` whose canary has not answered the last question, and asks the
     /// others.
-    pub(crate) fn check(&self, cpus: &CpuSet) -> CpuSet {
+    pub(crate) fn check(&mut self, cpus: &CpuSet) -> CpuSet {
         let canaries = cpus.iter().filter_map(|cpu| Some((cpu, self.by_cpu.get(&cpu)?)));
-        canaries.filter(|(_, canary)| !canary.ask_again()).map(|(cpu, _)| cpu).collect()
+        let silent: CpuSet =
+            canaries.filter(|(_, canary)| !canary.ask_again()).map(|(cpu, _)| cpu).collect();
+        self.is_any_silent = !silent.is_empty();
+        silent
+    }
+
+    /// Whether a canary was silent at the last check.
+    pub(crate) fn is_any_silent(&self) -> bool {
+        self.is_any_silent
     }
 }
 
@@ -133,9 +142,8 @@ mod tests {
     #[test]
     fn a_canary_answers_each_question_once_and_is_asked_by_a_check_only() {
         let Some(cpus) = talea_os::sysinfo::online_now() else { return };
-        let canaries = Canaries::start(&cpus);
+        let mut canaries = Canaries::start(&cpus);
         let own = CpuSet::single(cpus.iter().next().expect("a CPU"));
-        let canary = canaries.by_cpu.values().next().expect("a canary");
         for _ in 0..20 {
             let end = Instant::now() + Duration::from_secs(10);
             while !canaries.check(&own).is_empty() {
@@ -143,6 +151,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+        let canary = canaries.by_cpu.values().next().expect("a canary");
         assert_eq!(canary.shared.asked.load(Ordering::Relaxed), 20);
         assert!(canaries.check(&CpuSet::single(1000)).is_empty(), "no canary, no silence");
         for other in canaries.by_cpu.values().skip(1) {

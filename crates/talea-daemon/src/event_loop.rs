@@ -32,6 +32,7 @@ mod receive;
 mod reload;
 mod serve;
 mod sessions;
+mod state_mirror;
 mod survey;
 mod threads;
 mod token;
@@ -59,11 +60,12 @@ use processes::Processes;
 use reload::Reloader;
 use sd_notify::NotifyState;
 use sessions::Sessions;
+use state_mirror::StateMirror;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use survey::Survey;
-use talea_broker::{Broker, Input, Peer, SessionId};
+use talea_broker::{Broker, Input, Peer};
 use talea_core::setup::{PluginKind, Setup};
 use talea_core::{CpuSet, Monotonic, Span};
 use talea_os::epoll::{Epoll, Events, Interest};
@@ -146,18 +148,37 @@ pub enum ExitReason {
     Idle,
 }
 
+/// Rate limits for log lines that a client can cause repeatedly.
+#[derive(Debug, Default)]
+struct LogLimiters {
+    /// Connections that are not accepted or not read.
+    rejected: LogLimiter,
+    /// Threads that are not watched.
+    unwatched: LogLimiter,
+    /// CPUs that threads without a grant starve.
+    starved: LogLimiter,
+}
+
+/// Buffers of one message each.
+struct Buffers {
+    inbox: Box<[u8; MESSAGE_MAX]>,
+    outbox: Box<[u8; MESSAGE_MAX]>,
+}
+
+impl Buffers {
+    fn new() -> Buffers {
+        Buffers { inbox: Box::new([0; MESSAGE_MAX]), outbox: Box::new([0; MESSAGE_MAX]) }
+    }
+}
+
 /// A broker with its driver.
 pub struct Daemon {
     broker: Broker,
     epoll: Epoll,
     priority: LoopPriority,
     canaries: Canaries,
-    /// Whether a canary was silent at the last check.
-    samples_cpu_time: bool,
     acceptor: Acceptor,
     deferred_close: DeferredClose,
-    /// Connections that are not read until their users' descriptors are closed.
-    suspended: Vec<SessionId>,
     sessions: Sessions,
     fair_queue: FairQueue,
     polling: AdaptivePolling,
@@ -166,26 +187,19 @@ pub struct Daemon {
     cpus: Cpus,
     processes: Processes,
     hosts: Hosts,
-    // Both are dropped before `state`, whose lock the next daemon waits for.
+    // Dropped before `state`, whose lock the next daemon waits for.
     trail: Option<Trail>,
-    _overruns: dl_overruns::PersistGuard,
-    state: StateFile,
+    state: StateMirror,
     partitions: Option<Partitions>,
     signals: Option<Signals>,
     reloader: Option<Reloader>,
     entropy: Entropy,
     log: Log,
     host_events: Vec<HostEvent>,
-    inbox: Box<[u8; MESSAGE_MAX]>,
-    outbox: Box<[u8; MESSAGE_MAX]>,
+    buffers: Buffers,
     wakeups: u64,
     watchdog: Watchdog,
-    state_failing: bool,
-    /// Rate limits for log lines that a client can trigger repeatedly: rejected connections,
-    /// unwatched threads, starved CPUs.
-    rejected_limiter: LogLimiter,
-    unwatched_limiter: LogLimiter,
-    starved_limiter: LogLimiter,
+    limiters: LogLimiters,
     exit: Option<ExitReason>,
 }
 
@@ -277,10 +291,8 @@ impl Daemon {
             epoll,
             priority,
             canaries,
-            samples_cpu_time: false,
             acceptor: Acceptor::new(),
             deferred_close: DeferredClose::new(),
-            suspended: Vec::new(),
             sessions: Sessions::default(),
             fair_queue: FairQueue::default(),
             polling,
@@ -289,8 +301,7 @@ impl Daemon {
             cpus,
             processes: Processes::default(),
             hosts,
-            _overruns: overruns,
-            state,
+            state: StateMirror::new(state, overruns),
             partitions,
             signals,
             reloader,
@@ -298,18 +309,14 @@ impl Daemon {
             trail,
             log,
             host_events: Vec::new(),
-            inbox: Box::new([0; MESSAGE_MAX]),
-            outbox: Box::new([0; MESSAGE_MAX]),
+            buffers: Buffers::new(),
             wakeups: 0,
             watchdog: if is_service {
                 Watchdog::from_environment(clock::now())
             } else {
                 Watchdog::default()
             },
-            state_failing: false,
-            rejected_limiter: LogLimiter::default(),
-            unwatched_limiter: LogLimiter::default(),
-            starved_limiter: LogLimiter::default(),
+            limiters: LogLimiters::default(),
             exit: None,
         };
         for plugin in daemon.hosts.late() {
@@ -516,7 +523,7 @@ impl Daemon {
             self.add_waiting(now);
         }
         self.acceptor.resume(now, &self.epoll);
-        if !self.suspended.is_empty() {
+        if self.sessions.has_suspended() {
             self.resume_reading();
         }
         self.watchdog.keep_alive(now);

@@ -44,7 +44,7 @@ impl Daemon {
     pub(super) fn accept_ready(&mut self, now: Monotonic, index: u64) {
         let index = index as usize;
         if self.deferred_close.is_over_limit() {
-            if self.rejected_limiter.allows(now) {
+            if self.limiters.rejected.allows(now) {
                 self.log.error(
                     "no connection is accepted: too many descriptors sent by clients wait to be closed",
                 );
@@ -85,7 +85,7 @@ impl Daemon {
             Ok(Some(connection)) => Some(connection),
             Err(_) => None,
         };
-        if self.rejected_limiter.allows(now) {
+        if self.limiters.rejected.allows(now) {
             self.log.error(format_args!("connections are rejected: accept failed: {error}"));
         }
         let Some(connection) = connection else {

@@ -17,17 +17,17 @@ impl Daemon {
     /// unreadable slots.
     pub(super) fn adopt(&mut self, now: Monotonic) -> Adoption {
         let mut adoption = Adoption {
-            other_boot: self.state.open_result() == OpenResult::OtherBoot,
+            other_boot: self.state.file.open_result() == OpenResult::OtherBoot,
             ..Adoption::default()
         };
         let mut ended = Vec::new();
         let mut seen: Option<(ProcessId, bool, Option<Groups>)> = None;
-        for slot in 0..mutate!("recovery-adoption", self.state.capacity(), 0) {
-            let Some(bytes) = self.state.get(slot) else { continue };
+        for slot in 0..mutate!("recovery-adoption", self.state.file.capacity(), 0) {
+            let Some(bytes) = self.state.file.get(slot) else { continue };
             adoption.found += 1;
             let Some(record) = Record::decode(bytes) else {
                 adoption.unreadable += 1;
-                self.state.clear(slot);
+                self.state.file.clear(slot);
                 continue;
             };
             let thread =
@@ -58,7 +58,7 @@ impl Daemon {
             self.handle_input(now, input);
         }
         // The first other input marks the end of the records.
-        let slots = u32::try_from(self.state.capacity()).unwrap_or(u32::MAX);
+        let slots = self.state.slots();
         self.handle_input(now, Input::RecordSlots { slots, errno: Errno(0) });
         // Only now the broker knows the attributes of every adopted thread.
         for (thread, uid) in ended.into_iter().filter(|(thread, _)| {
@@ -71,8 +71,8 @@ impl Daemon {
             });
             self.log_revoked(left.as_ref());
         }
-        let slots = 0..self.state.capacity();
-        adoption.kept = slots.filter(|&slot| self.state.get(slot).is_some()).count();
+        let slots = 0..self.state.file.capacity();
+        adoption.kept = slots.filter(|&slot| self.state.file.get(slot).is_some()).count();
         adoption
     }
 }

@@ -7,7 +7,6 @@ use talea_broker::{Effect, Input, LogEvent, SessionId};
 use talea_core::Monotonic;
 use talea_core::mutate;
 use talea_os::seqpacket;
-use talea_os::statefile::StateError;
 use talea_os::thread::Restored;
 use talea_proto::Reply;
 use talea_proto::message::{Caveat, DetachCause};
@@ -66,15 +65,17 @@ impl Daemon {
         }
         self.sessions.answered(session);
         let Some(open) = self.sessions.get(session) else { return };
-        let length = reply.encode(seq, &mut self.outbox[..]);
+        let length = reply.encode(seq, &mut self.buffers.outbox[..]);
         mutate!(
             "life-silent-reader",
-            if seqpacket::send(&open.socket, &self.outbox[..length], None).is_err() {
+            if seqpacket::send(&open.socket, &self.buffers.outbox[..length], None).is_err() {
                 // The peer is gone or does not read its replies: the connection is closed.
                 self.close(session);
                 self.broker.handle(now, Input::Disconnected { session });
             },
-            if seqpacket::send(&open.socket, &self.outbox[..length], None).is_err() && length == 0 {
+            if seqpacket::send(&open.socket, &self.buffers.outbox[..length], None).is_err()
+                && length == 0
+            {
                 // The peer is gone or does not read its replies: the connection is closed.
                 self.close(session);
                 self.broker.handle(now, Input::Disconnected { session });
@@ -140,7 +141,7 @@ impl Daemon {
             Effect::Limit { thread, limit } => {
                 if let Err(error) = self.threads.limit(thread, limit) {
                     // A client can repeat its attach.
-                    if self.unwatched_limiter.allows(now) {
+                    if self.limiters.unwatched.allows(now) {
                         self.log.error(format_args!(
                             "a thread's budget cannot be enforced: {error}; it is not granted"
                         ));
@@ -152,7 +153,7 @@ impl Daemon {
             Effect::CheckCanaries { cpus } => self.check_canaries(now, &cpus),
             Effect::WatchThread { thread } => {
                 if let Err(error) = self.threads.watch(thread, &self.epoll)
-                    && self.unwatched_limiter.allows(now)
+                    && self.limiters.unwatched.allows(now)
                 {
                     // The thread's exit is detected with that of its process; a later daemon
                     // detects it too.
@@ -166,7 +167,7 @@ impl Daemon {
             Effect::WatchProcess { process } => match self.processes.watch(process, &self.epoll) {
                 Ok(false) => self.broker.handle(now, Input::ProcessExited { process }),
                 // Descriptors have run out: the end of the process's connection replaces the event.
-                Err(error) if self.unwatched_limiter.allows(now) => {
+                Err(error) if self.limiters.unwatched.allows(now) => {
                     self.log.error(format_args!(
                         "the exit of process {} cannot be watched: {error}",
                         process.pid
@@ -176,7 +177,7 @@ impl Daemon {
             },
             Effect::ForgetProcess { process } => self.processes.forget(process),
             Effect::WriteRecord { slot } => self.write_record(slot),
-            Effect::EraseRecord { slot } => self.state.clear(slot as usize),
+            Effect::EraseRecord { slot } => self.state.file.clear(slot as usize),
             Effect::CallPlugin { ticket, plugin, call, timeout } => {
                 self.hosts.enqueue(
                     now,
@@ -198,17 +199,23 @@ impl Daemon {
             }
             Effect::Exit => self.exit = Some(ExitReason::Requested),
             // The kernel's throttling ends such an interval each second.
-            Effect::Log(LogEvent::StarvedByOthers { .. }) if !self.starved_limiter.allows(now) => {}
+            Effect::Log(LogEvent::StarvedByOthers { .. }) if !self.limiters.starved.allows(now) => {
+            }
             Effect::Log(event) => self.log_event(&event),
         }
     }
 
     fn write_record(&mut self, slot: u32) {
-        let Some(record) = self.broker.record(slot) else { return self.state.clear(slot as usize) };
-        let length = record.encode_to(&mut self.outbox[..]);
-        let record = &self.outbox[..length];
-        let written =
-            mutate!("recovery-mirror", self.state.write(slot as usize, record).map(drop), Ok(()));
+        let Some(record) = self.broker.record(slot) else {
+            return self.state.file.clear(slot as usize);
+        };
+        let length = record.encode_to(&mut self.buffers.outbox[..]);
+        let record = &self.buffers.outbox[..length];
+        let written = mutate!(
+            "recovery-mirror",
+            self.state.file.write(slot as usize, record).map(drop),
+            Ok(())
+        );
         written.expect("the broker uses allocated slots only");
     }
 
@@ -222,22 +229,9 @@ impl Daemon {
 
     #[cold]
     fn grow_state(&mut self, now: Monotonic, slots: u32) {
-        let grown = self.state.reserve(slots as usize);
-        if let Err(error) = &grown
-            && !self.state_failing
-        {
-            self.log.error(format_args!(
-                "the state file cannot grow: {error}; further tasks are refused"
-            ));
-        }
-        self.state_failing = grown.is_err();
-        let errno = match grown {
-            Err(StateError::Os { error, .. }) => error.raw_os_error(),
-            Err(_) => Some(rustix::io::Errno::IO.raw_os_error()),
-            Ok(()) => None,
-        };
-        let slots = u32::try_from(self.state.capacity()).unwrap_or(u32::MAX);
-        self.handle_input(now, Input::RecordSlots { slots, errno: Errno(errno.unwrap_or(0)) });
+        let errno = self.state.reserve(slots, &self.log);
+        let slots = self.state.slots();
+        self.handle_input(now, Input::RecordSlots { slots, errno });
     }
 
     /// Logs that a thread has started another program with a granted policy.

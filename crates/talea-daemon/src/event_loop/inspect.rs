@@ -31,7 +31,7 @@ impl Daemon {
             Err(error) => {
                 // The next inspection detects what the socket does not report.
                 self.threads.changes.close();
-                if self.unwatched_limiter.allows(now) {
+                if self.limiters.unwatched.allows(now) {
                     self.log.warning(format_args!(
                         "process events are not received: {error}; changes of credentials are \
                          detected by inspection"
@@ -162,7 +162,7 @@ impl Daemon {
     /// Passes the CPU time of a thread to the broker, if a canary is silent. Called between two
     /// effects.
     pub(super) fn sample_cpu_time(&mut self, now: Monotonic, thread: ThreadId) {
-        if self.samples_cpu_time
+        if self.canaries.is_any_silent()
             && let Some(consumed) = self.threads.cpu_time(thread)
         {
             self.broker.handle(now, Input::CpuTime { thread, consumed });
@@ -176,7 +176,6 @@ impl Daemon {
             return;
         }
         let silent = self.canaries.check(cpus);
-        self.samples_cpu_time = !silent.is_empty();
         let consumed = self.threads.consumed_on(&silent);
         self.broker.handle(now, Input::CanariesChecked { silent, consumed });
     }

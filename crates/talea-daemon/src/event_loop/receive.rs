@@ -81,7 +81,7 @@ impl Daemon {
         if self.deferred_close.is_user_over_limit(uid) {
             return self.suspend_reading(now, session_id);
         }
-        let mut received = match seqpacket::recv_all(&session.socket, &mut self.inbox[..]) {
+        let mut received = match seqpacket::recv_all(&session.socket, &mut self.buffers.inbox[..]) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(_) => return self.hang_up(now, session_id),
@@ -95,7 +95,7 @@ impl Daemon {
         }
         self.sessions.received(session_id, now);
         let input = if received.truncated {
-            let asked = self.inbox.len() as u64 + 1;
+            let asked = self.buffers.inbox.len() as u64 + 1;
             let refusal = Refusal {
                 code: Code::Malformed,
                 field: Field::Message,
@@ -109,7 +109,7 @@ impl Daemon {
             self.discard(uid, received.fd);
             Input::Undecodable { session: session_id, seq: 0, refusal }
         } else {
-            match decode_request(&self.inbox[..received.len]) {
+            match decode_request(&self.buffers.inbox[..received.len]) {
                 Ok((seq, request)) => {
                     if let Request::Change { spec, .. } = request
                         && uid != 0
@@ -186,31 +186,23 @@ impl Daemon {
     #[cold]
     fn suspend_reading(&mut self, now: Monotonic, session: SessionId) {
         let Some(uid) = self.sessions.uid(session.0) else { return };
-        if self.rejected_limiter.allows(now) {
+        if self.limiters.rejected.allows(now) {
             self.log.warning(format_args!(
                 "too many descriptors of user {uid} wait to be closed; the user's connections are not read until then"
             ));
         }
-        self.sessions.set_suspended(session, true, &self.epoll);
-        self.suspended.push(session);
+        self.sessions.suspend(session, &self.epoll);
     }
 
     /// Returns the time of the next check for suspended connections; `None` if there are none.
     pub(super) fn next_resume(&self) -> Option<Monotonic> {
-        (!self.suspended.is_empty()).then(|| clock::now() + RESUME_CHECK_PERIOD)
+        self.sessions.has_suspended().then(|| clock::now() + RESUME_CHECK_PERIOD)
     }
 
     /// Resumes the connections whose users' descriptors are closed.
     pub(super) fn resume_reading(&mut self) {
-        let Daemon { suspended, sessions, deferred_close, epoll, .. } = self;
-        suspended.retain(|&session| {
-            let waits =
-                sessions.uid(session.0).is_some_and(|uid| deferred_close.is_user_over_limit(uid));
-            if !waits {
-                sessions.set_suspended(session, false, epoll);
-            }
-            waits
-        });
+        let deferred_close = &self.deferred_close;
+        self.sessions.resume(|uid| deferred_close.is_user_over_limit(uid), &self.epoll);
     }
 
     /// Returns the thread that a request names, by the passed descriptor or else by its id; `None`

@@ -72,6 +72,8 @@ pub(super) struct Sessions {
     edge_triggered: Option<u64>,
     /// Shares that are not served now (module `loop_priority`).
     held: Vec<u32>,
+    /// Connections that are not read until their users' descriptors are closed.
+    suspended: Vec<SessionId>,
     last: u64,
     /// Times of all requests.
     times: RequestTimes,
@@ -166,9 +168,32 @@ impl Sessions {
         }
     }
 
-    /// Suspends or resumes reading because of pending descriptors. The daemon reads a connection
-    /// only if [`Sessions::set_reading`] permits this too.
-    pub(super) fn set_suspended(&mut self, id: SessionId, is_suspended: bool, epoll: &Epoll) {
+    /// Suspends reading because of pending descriptors, until [`Sessions::resume`]. The daemon
+    /// reads a connection only if [`Sessions::set_reading`] permits this too.
+    pub(super) fn suspend(&mut self, id: SessionId, epoll: &Epoll) {
+        self.set_suspended(id, true, epoll);
+        self.suspended.push(id);
+    }
+
+    #[inline]
+    pub(super) fn has_suspended(&self) -> bool {
+        !self.suspended.is_empty()
+    }
+
+    /// Resumes the suspended connections, unless `waits` holds for their user.
+    pub(super) fn resume(&mut self, waits: impl Fn(u32) -> bool, epoll: &Epoll) {
+        let mut suspended = std::mem::take(&mut self.suspended);
+        suspended.retain(|&id| {
+            let waits = self.uid(id.0).is_some_and(&waits);
+            if !waits {
+                self.set_suspended(id, false, epoll);
+            }
+            waits
+        });
+        self.suspended = suspended;
+    }
+
+    fn set_suspended(&mut self, id: SessionId, is_suspended: bool, epoll: &Epoll) {
         if let Some(session) = self.open.get_mut(&id.0) {
             session.is_suspended = is_suspended;
             self.update_interest(id, epoll);
