@@ -5,8 +5,10 @@
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io;
 use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 use talea_kernel_tests::lines;
 use zbus::OwnedVariant;
+use zbus::connection::Builder;
 use zbus::{Connection, DBusError, Error, Message};
 
 /// Sends a method call and waits for the reply.
@@ -33,8 +35,13 @@ const NAME: &str = "org.freedesktop.RealtimeKit1";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 
 fn main() {
-    let connection = zbus::block_on(Connection::system()).expect("a bus");
+    let connection = zbus::block_on(connect()).expect("a bus");
     lines::serve(|words| obey(&connection, words));
+}
+
+/// Connects to the bus. A call without a reply is an error, and no hung test.
+async fn connect() -> Result<Connection, Error> {
+    Builder::system().method_timeout(Duration::from_secs(20)).build().await
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> io::Result<T> {
@@ -65,6 +72,29 @@ fn obey(bus: &Connection, words: &[&str]) -> io::Result<String> {
                 }
             });
             receiver.recv().map_err(io::Error::other)?.to_string()
+        }
+        // Grants to this many threads, one after another; the times of the calls in microseconds.
+        ["grants", count, priority] => grants(bus, number(count)?, number(priority)?)?,
+        // Calls without a pause from this many threads, until the end of the process.
+        ["flood", threads] => {
+            for _ in 0..number::<usize>(threads)? {
+                let bus = bus.clone();
+                std::thread::spawn(move || {
+                    let own = rustix::thread::gettid().as_raw_pid() as u64;
+                    loop {
+                        let _ = call!(bus, "MakeThreadRealtime", &(own, 5_u32));
+                    }
+                });
+            }
+            "flooding".to_owned()
+        }
+        // Reads of a property without a pause until the end of the process.
+        ["reads"] => {
+            let bus = zbus::block_on(connect()).map_err(io::Error::other)?;
+            std::thread::spawn(move || {
+                while send!(bus, PROPERTIES, "Get", &(NAME, "MinNiceLevel")).is_ok() {}
+            });
+            "reading".to_owned()
         }
         ["rttime", soft, hard] => {
             let limit = Rlimit { current: Some(number(soft)?), maximum: Some(number(hard)?) };
@@ -111,6 +141,32 @@ fn obey(bus: &Connection, words: &[&str]) -> io::Result<String> {
         }
         _ => return Err(io::Error::other(format!("no such command: {words:?}"))),
     })
+}
+
+/// Grants real time to `count` threads that end afterwards. Returns the median, the 99th percentile
+/// and the maximum of the times until the reply, in microseconds, or the first error.
+fn grants(bus: &Connection, count: usize, priority: u32) -> io::Result<String> {
+    let mut times = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (tid, thread) = channel();
+        let (end, ended) = channel::<()>();
+        let handle = std::thread::spawn(move || {
+            let _ = tid.send(rustix::thread::gettid().as_raw_pid());
+            let _ = ended.recv();
+        });
+        let thread = thread.recv().map_err(io::Error::other)? as u64;
+        let begun = Instant::now();
+        let said = call!(bus, "MakeThreadRealtime", &(thread, priority));
+        times.push(begun.elapsed());
+        drop(end);
+        let _ = handle.join();
+        if said != "ok" {
+            return Ok(said);
+        }
+    }
+    times.sort_unstable();
+    let of = |part: usize| times[(count * part / 100).min(count - 1)].as_micros();
+    Ok(format!("{} {} {}", of(50), of(99), of(100)))
 }
 
 fn shown(value: &OwnedVariant) -> String {

@@ -8,6 +8,7 @@ use crate::options::Options;
 use crate::service::{Service, Wanted};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use talea_core::mutate;
 use zbus::fdo::Error;
 use zbus::message::Header;
 use zbus::{Connection, fdo, interface};
@@ -17,50 +18,60 @@ pub(crate) const BUS_NAME: &str = "org.freedesktop.RealtimeKit1";
 /// Path of the only object.
 pub(crate) const OBJECT_PATH: &str = "/org/freedesktop/RealtimeKit1";
 
-/// Maximum number of calls in progress.
+/// Maximum number of calls in progress for users whom the bus has named.
 const MAX_CALLS: usize = 64;
-/// Maximum number of calls of one user in progress.
-const MAX_CALLS_PER_USER: usize = 16;
+/// Maximum number of calls of one user in progress, and of one connection before the bus has named
+/// its user.
+const MAX_CALLS_PER_CALLER: usize = 16;
 
 /// Object that the bus name serves.
 pub(crate) struct RealtimeKit {
     service: Arc<Service>,
-    calls: Arc<Calls>,
+    by_connection: Arc<Calls<String>>,
+    by_user: Arc<Calls<u32>>,
 }
 
-/// Number of calls in progress, by user.
-#[derive(Default)]
-struct Calls(Mutex<BTreeMap<u32, usize>>);
+/// Number of calls in progress, by caller.
+///
+/// Model: a call first counts for its connection, while the bus is asked for the user, and then for
+/// the user. A user with many connections exhausts no limit that other users share.
+struct Calls<K>(Mutex<BTreeMap<K, usize>>);
 
-/// A call in progress.
-struct Call {
-    calls: Arc<Calls>,
-    uid: u32,
-}
-
-impl Calls {
-    /// Counts a call, or returns the error if too many are in progress.
-    fn begin(self: &Arc<Calls>, uid: u32) -> fdo::Result<Call> {
-        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (all, own) = (calls.values().sum::<usize>(), calls.get(&uid).copied().unwrap_or(0));
-        if all >= MAX_CALLS || own >= MAX_CALLS_PER_USER {
-            return Err(Error::LimitsExceeded(format!(
-                "{own} calls of user {uid} and {all} in total are in progress; at most \
-                 {MAX_CALLS_PER_USER} and {MAX_CALLS} are served at a time"
-            )));
-        }
-        *calls.entry(uid).or_default() += 1;
-        Ok(Call { calls: Arc::clone(self), uid })
+impl<K> Default for Calls<K> {
+    fn default() -> Calls<K> {
+        Calls(Mutex::default())
     }
 }
 
-impl Drop for Call {
+/// A call in progress.
+struct Call<K: Ord> {
+    calls: Arc<Calls<K>>,
+    caller: K,
+}
+
+impl<K: Ord + Clone> Calls<K> {
+    /// Counts a call, or returns the error if too many are in progress: `max` in total.
+    fn begin(self: &Arc<Calls<K>>, caller: K, max: usize) -> fdo::Result<Call<K>> {
+        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (all, own) = (calls.values().sum::<usize>(), calls.get(&caller).copied().unwrap_or(0));
+        if all >= max || mutate!("rtkit-calls-per-caller", own >= MAX_CALLS_PER_CALLER, false) {
+            return Err(Error::LimitsExceeded(format!(
+                "{own} calls of this caller and {all} in total are in progress; at most \
+                 {MAX_CALLS_PER_CALLER} and {MAX_CALLS} are served at a time"
+            )));
+        }
+        *calls.entry(caller.clone()).or_default() += 1;
+        Ok(Call { calls: Arc::clone(self), caller })
+    }
+}
+
+impl<K: Ord> Drop for Call<K> {
     fn drop(&mut self) {
         let mut calls = self.calls.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = calls.get_mut(&self.uid) {
+        if let Some(own) = calls.get_mut(&self.caller) {
             *own -= 1;
             if *own == 0 {
-                calls.remove(&self.uid);
+                calls.remove(&self.caller);
             }
         }
     }
@@ -75,7 +86,8 @@ fn not_here(method: &str) -> Error {
 impl RealtimeKit {
     /// Creates the object.
     pub(crate) fn new(options: Options) -> RealtimeKit {
-        RealtimeKit { service: Arc::new(Service::new(options)), calls: Arc::default() }
+        let service = Arc::new(Service::new(options));
+        RealtimeKit { service, by_connection: Arc::default(), by_user: Arc::default() }
     }
 
     /// Serves one call: thread `thread` of process `process`, or of the caller.
@@ -90,8 +102,10 @@ impl RealtimeKit {
         let sender = header
             .sender()
             .ok_or_else(|| Error::AccessDenied("the call has no sender".to_owned()))?;
+        let asking = self.by_connection.begin(sender.to_string(), usize::MAX)?;
         let caller = caller_of(connection, sender).await?;
-        let call = self.calls.begin(caller.uid)?;
+        let call = self.by_user.begin(caller.uid, MAX_CALLS)?;
+        drop(asking);
         let service = Arc::clone(&self.service);
         zruntime::unblock(move || {
             let _call = call;

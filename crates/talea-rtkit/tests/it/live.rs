@@ -8,8 +8,8 @@ use talea_kernel_tests::{
 };
 use talea_os::sched::Policy;
 
-/// Rules: Alice may use `fp` up to priority 15, and Bob reservations.
-fn rules() -> String {
+/// Returns rules: Alice may use `fp` up to priority 15, and Bob reservations.
+pub(crate) fn rules() -> String {
     let rules = format!(
         "[[rule]]\ndomain = \"#{ALICE}\"\nplugin = \"fp\"\nmax_priority = 15\n\
          [[rule]]\ndomain = \"#{ALICE}\"\nmin_nice = -11\n\
@@ -19,11 +19,11 @@ fn rules() -> String {
     format!("[daemon]\nfront_ends = [\"#{FRONT_END}\"]\n{text}")
 }
 
-fn has_bus() -> bool {
+pub(crate) fn has_bus() -> bool {
     std::process::Command::new("dbus-daemon").arg("--version").output().is_ok()
 }
 
-/// A daemon, a bus and the front end.
+/// Starts a daemon, a bus and the front end.
 macro_rules! staged {
     ($name:literal, $bench:ident, $daemon:ident, $bus:ident, $front_end:ident) => {
         needs_root!();
@@ -36,6 +36,7 @@ macro_rules! staged {
         let mut $front_end = $bus.front_end(&$bench, &$daemon, &[]);
     };
 }
+pub(crate) use staged;
 
 #[test]
 fn a_call_makes_the_thread_real_time_by_the_rules_of_the_caller() {
@@ -215,7 +216,7 @@ fn methods_of_the_administrator_are_denied_to_users() {
 }
 
 /// Returns the number of grants.
-fn specs(daemon: &Daemon) -> u32 {
+pub(crate) fn specs(daemon: &Daemon) -> u32 {
     let client = Client::builder().path(daemon.socket()).connect().expect("a daemon");
     client.status().expect("an answer").expect("counters").specs
 }

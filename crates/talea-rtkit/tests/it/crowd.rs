@@ -1,0 +1,117 @@
+//! Many calls, busy users, and callers in a PID namespace of their own.
+
+use crate::live::{has_bus, rules, specs, staged};
+use crate::stage::Bus;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::read_to_string;
+use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Daemon, eventually, kernel, needs, needs_root};
+
+/// Limit of the 99th percentile of a call, in microseconds.
+const MAX_P99_US: u64 = 50_000;
+
+#[test]
+fn a_thousand_grants_beside_a_busy_bus_are_fast() {
+    staged!("rtkit-thousand", bench, daemon, bus, front_end);
+    let alice = bus.caller(&bench, ALICE);
+    let readers = [bus.caller(&bench, BOB), bus.caller(&bench, ALICE)];
+    for reader in &readers {
+        assert_eq!(reader.order("reads"), "reading");
+    }
+    // Ordinary processes of others may delay the calls of one try.
+    let is_fast = (0..5).any(|_| {
+        let said = alice.order("grants 1000 10");
+        let times: Vec<u64> = said.split(' ').filter_map(|time| time.parse().ok()).collect();
+        assert_eq!(times.len(), 3, "a call is refused: {said}");
+        println!(
+            "1000 grants: median {} us, p99 {} us, maximum {} us",
+            times[0], times[1], times[2]
+        );
+        times[1] < MAX_P99_US
+    });
+    assert!(is_fast, "the 99th percentile is above {MAX_P99_US} us");
+    eventually("the grants end with their threads", || specs(&daemon) == 0);
+}
+
+#[test]
+fn a_flood_of_one_user_leaves_others_their_grants_and_answers() {
+    staged!("rtkit-flood", bench, daemon, bus, front_end);
+    let alice = bus.caller(&bench, ALICE);
+    let threads = [alice.thread(), alice.thread()];
+    for thread in threads {
+        assert_eq!(alice.order(&format!("realtime {thread} 9")), "ok");
+    }
+    let before = threads.map(kernel::attr);
+    let flood: Vec<Agent> = (0..3).map(|_| bus.caller(&bench, BOB)).collect();
+    for bob in &flood {
+        assert_eq!(bob.order("flood 32"), "flooding");
+    }
+    let said = alice.order("grants 100 10");
+    let times: Vec<u64> = said.split(' ').filter_map(|time| time.parse().ok()).collect();
+    assert_eq!(times.len(), 3, "a call is refused: {said}");
+    println!("100 grants beside a flood: median {} us, maximum {} us", times[0], times[2]);
+    assert!(times[2] < 2_000_000, "a reply is late: {said}");
+    assert_eq!(threads.map(kernel::attr), before);
+    let memory = memory_kib(front_end.pid());
+    println!("memory of the front end: {memory} KiB");
+    assert!(memory < 64 * 1024, "{memory} KiB");
+    for bob in &flood {
+        bob.kill();
+    }
+    let bob = bus.caller(&bench, BOB);
+    eventually("the user of the flood is served again", || {
+        bob.order(&format!("realtime {} 5", bob.thread())) == "ok"
+    });
+}
+
+#[test]
+fn a_caller_in_a_pid_namespace_is_served_by_numbers_outside_of_it() {
+    staged!("rtkit-namespace", bench, daemon, bus, front_end);
+    // Copies the program to where users may execute it.
+    let portal = bus.caller(&bench, ALICE);
+    let user = ALICE.to_string();
+    let mut command = bus.command("unshare");
+    command.args(["--pid", "--fork", "setpriv", "--reuid", &user]);
+    command.args(["--regid", &user, "--clear-groups"]).arg(bench.path("caller"));
+    let inner = Agent::start(command, 0);
+    let (pid, tid) = (inner.pid(), inner.thread());
+    assert_eq!(pid, 1, "the caller has its own numbers");
+    let children = format!("/proc/{0}/task/{0}/children", inner.os_pid());
+    let outer_pid = number(&read_to_string(children).expect("a child"));
+    let outer_tid = outer_thread(outer_pid, tid);
+    // Its own number is none of a thread of it outside.
+    let said = inner.order(&format!("realtime {tid} 5"));
+    assert!(said.starts_with("org.freedesktop.DBus.Error.Failed"), "{said}");
+    assert!(kernel::is_ordinary(outer_tid));
+    // The portal translates the numbers.
+    assert_eq!(portal.order(&format!("realtime-of {outer_pid} {outer_tid} 12")), "ok");
+    assert!(kernel::policy(outer_tid).is_realtime());
+    // The bus knows the process of the caller.
+    assert_eq!(inner.order("realtime 0 5"), "ok");
+    assert!(kernel::policy(outer_pid).is_realtime());
+    kill_process(Pid::from_raw(outer_pid).expect("a pid"), Signal::KILL).expect("kill");
+    eventually("the grants of an ended caller are released", || specs(&daemon) == 0);
+}
+
+fn number(text: &str) -> i32 {
+    text.trim().parse().unwrap_or_else(|_| panic!("{text:?} is no number"))
+}
+
+/// Returns the number outside of the namespace of the thread `tid` in it.
+fn outer_thread(process: i32, tid: i32) -> i32 {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("a process");
+    let mut numbers = tasks.flatten().map(|entry| number(&entry.file_name().to_string_lossy()));
+    let is_it = |task: &i32| {
+        let status = read_to_string(format!("/proc/{process}/task/{task}/status"));
+        let status = status.unwrap_or_default();
+        let own = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        own.is_some_and(|own| own.split_whitespace().last() == Some(&tid.to_string()))
+    };
+    numbers.find(is_it).expect("the thread of the caller")
+}
+
+/// Returns the resident memory of a process.
+fn memory_kib(process: i32) -> u64 {
+    let status = read_to_string(format!("/proc/{process}/status")).expect("a process");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
