@@ -29,7 +29,7 @@ const PROGRAMS: [&str; 6] =
 pub(crate) fn is_installed() -> bool {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let has = |program: &&str| std::env::split_paths(&folders).any(|f| f.join(program).exists());
-    PROGRAMS.iter().all(|program| has(program))
+    PROGRAMS.iter().all(has)
 }
 
 /// Cycles of a recording.
