@@ -8,6 +8,7 @@
 
 mod check;
 mod facts;
+mod front_ends;
 mod groups;
 mod kernel;
 mod leftovers;

@@ -10,8 +10,8 @@ use crate::broker_client::Options;
 use crate::user_names::UserNames;
 use anyhow::Context;
 use clap::Args;
-use entry::Entry;
-use reader::Reader;
+pub(super) use entry::Entry;
+pub(super) use reader::Reader;
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -119,7 +119,7 @@ fn now() -> String {
 }
 
 /// Returns the time of day `ns` nanoseconds ago, in the form of the trail.
-fn time_before(ns: u64) -> String {
+pub(super) fn time_before(ns: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
     Time { ns: now.saturating_sub(ns) }.to_string()

@@ -1,5 +1,6 @@
 //! Facts that the checks evaluate, read once.
 
+use super::front_ends::FrontEndCalls;
 use super::leftovers::{self, Leftovers};
 use crate::broker_client::{BrokerClient, Misuse, Options, Refused, Unreachable};
 use crate::commands::explain::refusal;
@@ -38,6 +39,8 @@ pub(super) struct Facts {
     pub(super) daemon: Daemon,
     /// State of the configuration.
     pub(super) configuration: Configuration,
+    /// Calls over D-Bus.
+    pub(super) front_end_calls: FrontEndCalls,
     /// State that earlier brokers, runs and applications left.
     pub(super) leftovers: Vec<Leftovers>,
 }
@@ -92,6 +95,7 @@ impl Facts {
             disabled: crate::broker_client::disabled(),
             daemon,
             configuration: configuration(options),
+            front_end_calls: FrontEndCalls::read(options),
             leftovers,
             machine,
         })

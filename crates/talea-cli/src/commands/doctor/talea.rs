@@ -2,6 +2,7 @@
 
 use super::check::{Check, Status};
 use super::facts::{Configuration, Daemon, Facts};
+use super::front_ends;
 use super::leftovers::Leftovers;
 use super::rights::privileged;
 use talea_study::exit::Exit;
@@ -15,6 +16,7 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
         configuration(facts),
         daemon(facts),
         rules(facts),
+        front_ends::check(facts),
         leftovers(&facts.leftovers),
     ]
 }

@@ -2,8 +2,10 @@
 
 use super::check::Status;
 use super::facts::{Configuration, Daemon, Facts};
+use super::front_ends::FrontEndCalls;
 use super::leftovers::Leftovers;
 use super::{all, exit, text};
+use crate::commands::log::Entry;
 use std::path::PathBuf;
 use talea_core::{Charge, CpuSet, Span, Work};
 use talea_os::capabilities::{CapSet, Capability};
@@ -68,6 +70,7 @@ fn sound() -> Facts {
         disabled: None,
         daemon: Daemon::Answers { pid: 1, refusal: None },
         configuration: Configuration::Sound(PathBuf::from("/etc/talea/talead.toml")),
+        front_end_calls: FrontEndCalls::default(),
         leftovers: Vec::new(),
     }
 }
@@ -366,4 +369,42 @@ fn attack_7_a_repair_that_leaves_anything_fails() {
     assert_eq!(exit(0, true, &left), Exit::Failure);
     assert_eq!(exit(0, false, &left), Exit::Ok, "looking for leftovers is no repair");
     assert_eq!(exit(1, true, &nothing), Exit::Failure);
+}
+
+#[test]
+fn a_refused_call_over_dbus_is_a_warning_with_user_limit_and_remedy() {
+    let record = |event: &str, by: u32, rest: &str| {
+        let line = format!(
+            r#"{{"seq":1,"time":"2026-11-28T07:00:00.000001Z","event":"{event}","uid":4294967294,"by":{by},"pid":17{rest}}}"#
+        );
+        Entry::parse(&line).expect("a record")
+    };
+    let bound = r#","count":3,"last":"2026-11-28T07:00:01.000001Z","code":"rule-bound","field":"utilization","asked":1200000,"limit":1000000,"rule":"talead.toml:24""#;
+    let missing = r#","code":"not-allowed""#;
+    let entries = [
+        record("attach", 60_010, ""),
+        record("nice", 60_010, ""),
+        // A request of the superuser for the user is no call over D-Bus.
+        record("attach", 0, ""),
+        record("refusal", 0, missing),
+        record("refusal", 60_010, missing),
+        record("refusal", 60_010, bound),
+    ];
+    let found = |entries: &[Entry]| {
+        let mut facts = sound();
+        facts.front_end_calls = FrontEndCalls::of(entries);
+        let checks = all(&facts);
+        checks.into_iter().find(|check| check.id == "front-ends").expect("a check")
+    };
+    let check = found(&entries);
+    assert_eq!(check.status, Status::Warn);
+    for part in ["2 grants over D-Bus", "4 refusals", "4294967294", "process 17", "asked 1200000"] {
+        assert!(check.finding.contains(part), "{part}: {}", check.finding);
+    }
+    let fix = check.fix.expect("a remedy");
+    assert!(fix.contains("talead.toml:24") && fix.contains("--runtime-us"), "{fix}");
+    let check = found(&entries[..5]);
+    assert!(check.fix.expect("a remedy").contains("[[rule]]"), "{}", check.finding);
+    let check = found(&entries[..4]);
+    assert_eq!((check.status, check.fix), (Status::Ok, None), "{}", check.finding);
 }

@@ -8,7 +8,7 @@ use talea_system::diagnostic::harmless;
 
 /// A record of the audit trail, with its line.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(in crate::commands) struct Entry {
     line: String,
     fields: Map<String, Value>,
     number: u64,
@@ -16,7 +16,7 @@ pub(super) struct Entry {
 
 impl Entry {
     /// Parses a line; `None` if it is not a complete record.
-    pub(super) fn parse(line: &str) -> Option<Entry> {
+    pub(in crate::commands) fn parse(line: &str) -> Option<Entry> {
         let fields: Map<String, Value> = serde_json::from_str(line).ok()?;
         let number = fields.get("seq")?.as_u64()?;
         let has = |key: &str| fields.get(key).is_some_and(Value::is_string);
@@ -25,31 +25,42 @@ impl Entry {
     }
 
     /// Returns the number of the record among those of its subject.
-    pub(super) fn number(&self) -> u64 {
+    pub(in crate::commands) fn number(&self) -> u64 {
         self.number
     }
 
     /// Returns the line as it is stored.
-    pub(super) fn line(&self) -> &str {
+    pub(in crate::commands) fn line(&self) -> &str {
         &self.line
     }
 
     /// Returns the time in UTC.
-    pub(super) fn time(&self) -> &str {
+    pub(in crate::commands) fn time(&self) -> &str {
         self.word("time").unwrap_or_default()
     }
 
     /// Returns the name of the event.
-    pub(super) fn event(&self) -> &str {
+    pub(in crate::commands) fn event(&self) -> &str {
         self.word("event").unwrap_or_default()
     }
 
     /// Returns the user, if the record is about one.
-    pub(super) fn uid(&self) -> Option<u32> {
+    pub(in crate::commands) fn uid(&self) -> Option<u32> {
         self.value("uid").and_then(|uid| u32::try_from(uid).ok())
     }
 
-    fn word(&self, key: &str) -> Option<&str> {
+    /// Returns the user of the request, if it is another one.
+    pub(in crate::commands) fn by(&self) -> Option<u32> {
+        self.value("by").and_then(|by| u32::try_from(by).ok())
+    }
+
+    /// Returns the number of equal events that the record stands for.
+    pub(in crate::commands) fn count(&self) -> usize {
+        self.value("count").and_then(|count| usize::try_from(count).ok()).unwrap_or(1)
+    }
+
+    /// Returns the text of a field.
+    pub(in crate::commands) fn word(&self, key: &str) -> Option<&str> {
         self.fields.get(key)?.as_str()
     }
 
@@ -58,7 +69,7 @@ impl Entry {
     }
 
     /// Returns the record as one line of text.
-    pub(super) fn text(&self, users: &mut UserNames) -> String {
+    pub(in crate::commands) fn text(&self, users: &mut UserNames) -> String {
         let user = self.uid().map_or_else(|| "-".to_owned(), |uid| users.name(uid));
         let mut text = format!("{}  {:8}  {user:12}", self.time(), self.event());
         let mut parts: Vec<String> = Vec::new();
@@ -81,7 +92,7 @@ impl Entry {
         if let Some(rule) = self.word("rule") {
             parts.push(format!("rule {rule}"));
         }
-        if let Some(by) = self.value("by").and_then(|by| u32::try_from(by).ok()) {
+        if let Some(by) = self.by() {
             parts.push(format!("by {}", users.name(by)));
         }
         if let Some(count) = self.value("count") {

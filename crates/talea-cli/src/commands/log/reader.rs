@@ -17,17 +17,17 @@ const MAX_BYTES: u64 = 64 << 20;
 
 /// Records of one reading.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) entries: Vec<Entry>,
+pub(in crate::commands) struct Found {
+    pub(in crate::commands) entries: Vec<Entry>,
     /// Number of records that are missing between others of their subject.
-    pub(super) missing: u64,
+    pub(in crate::commands) missing: u64,
     /// Number of incomplete lines.
-    pub(super) damaged: usize,
+    pub(in crate::commands) damaged: usize,
 }
 
 /// Position in the files.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(in crate::commands) struct Reader {
     directory: PathBuf,
     offsets: BTreeMap<PathBuf, u64>,
     /// Number of the last record of each subject.
@@ -35,12 +35,12 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(directory: PathBuf) -> Reader {
+    pub(in crate::commands) fn new(directory: PathBuf) -> Reader {
         Reader { directory, offsets: BTreeMap::new(), last: BTreeMap::new() }
     }
 
     /// Returns the records since the last reading that are not before `since`.
-    pub(super) fn read(&mut self, since: &str) -> io::Result<Found> {
+    pub(in crate::commands) fn read(&mut self, since: &str) -> io::Result<Found> {
         let mut found = Found::default();
         let mut offsets = BTreeMap::new();
         let mut keyed: Vec<(String, Entry)> = Vec::new();
