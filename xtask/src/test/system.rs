@@ -17,7 +17,7 @@ const REQUIRED: [Needed; 3] =
     [("cc", "gcc libc6-dev"), ("c++", "g++"), ("pkg-config", "pkg-config")];
 
 /// Programs without which some tests skip themselves and the step `guest` is skipped.
-const OPTIONAL: [Needed; 15] = [
+const OPTIONAL: [Needed; 16] = [
     ("chromium", "chromium"),
     ("node", "nodejs"),
     ("protoc", "protobuf-compiler"),
@@ -33,6 +33,7 @@ const OPTIONAL: [Needed; 15] = [
     ("pipewire", "pipewire"),
     ("pw-profiler", "pipewire-bin"),
     ("wireplumber", "wireplumber"),
+    ("/usr/libexec/xdg-desktop-portal", "xdg-desktop-portal"),
 ];
 
 /// Whether the command may install tools and packages.

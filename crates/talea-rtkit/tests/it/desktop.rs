@@ -25,6 +25,9 @@ const FINISHED: &str = "3";
 const PROGRAMS: [&str; 6] =
     ["dbus-daemon", "pipewire", "wireplumber", "pw-cat", "pw-cli", "pw-profiler"];
 
+/// Program of the portal.
+pub(crate) const PORTAL: &str = "/usr/libexec/xdg-desktop-portal";
+
 /// Whether all programs of the session are installed.
 pub(crate) fn is_installed() -> bool {
     let folders = std::env::var_os("PATH").unwrap_or_default();
@@ -46,14 +49,24 @@ pub(crate) struct Session {
     folder: PathBuf,
     bus: String,
     player: Process,
-    _manager: Process,
     server: Process,
-    _session_bus: Process,
+    portal: Option<Process>,
+    /// Session manager and bus of the session.
+    _others: [Process; 2],
 }
 
 impl Session {
     /// Starts the programs, and waits until the tone is played.
     pub(crate) fn start(bench: &Bench, name: &str, bus: &Bus) -> Session {
+        Session::with(bench, name, bus, false)
+    }
+
+    /// Starts the programs with the portal, and waits until the tone is played.
+    pub(crate) fn with_portal(bench: &Bench, name: &str, bus: &Bus) -> Session {
+        Session::with(bench, name, bus, true)
+    }
+
+    fn with(bench: &Bench, name: &str, bus: &Bus, has_portal: bool) -> Session {
         let folder = bench.path(name);
         for folder in [&folder, &folder.join("run")] {
             std::fs::create_dir(folder).expect("a folder");
@@ -67,7 +80,8 @@ impl Session {
         let program = |line: &[&str]| {
             let mut command = as_user(bus, &logs, line);
             // A program of the session ends with it, so its text is read only after a failure.
-            let log = File::create(logs.join(format!("{}.log", line[0]))).expect("a log");
+            let log = File::create(logs.join(format!("{}.log", line[0].replace('/', "_"))))
+                .expect("a log");
             command.stdout(Stdio::null()).stderr(log);
             command
         };
@@ -80,6 +94,23 @@ impl Session {
         command.args(inner.get_args()).stdout(Stdio::null()).stderr(Stdio::null());
         let session_bus = Process::start(&mut command);
         eventually("the session's bus listens", || folder.join("run/bus").exists());
+        let portal = has_portal.then(|| {
+            let portal = Process::start(&mut program(&[PORTAL]));
+            let names = ["--session", "--print-reply", "--dest=org.freedesktop.portal.Desktop"];
+            let object = "/org/freedesktop/portal/desktop";
+            let of = ["string:org.freedesktop.portal.Realtime", "string:RTTimeUSecMax"];
+            eventually("the portal serves", || {
+                let line = [
+                    &["dbus-send"][..],
+                    &names,
+                    &[object, "org.freedesktop.DBus.Properties.Get"],
+                    &of,
+                ]
+                .concat();
+                program(&line).status().is_ok_and(|status| status.success())
+            });
+            portal
+        });
         let server = Process::start(&mut program(&["pipewire"]));
         eventually("PipeWire listens", || folder.join("run/pipewire-0").exists());
         let manager = Process::start(&mut program(&["wireplumber"]));
@@ -94,7 +125,7 @@ impl Session {
         let play = || Process::start(&mut program(&line));
         let (bus, player) = (bus.address(), play());
         let mut session =
-            Session { folder, bus, player, _manager: manager, server, _session_bus: session_bus };
+            Session { folder, bus, player, server, portal, _others: [manager, session_bus] };
         // The player ends if the session manager does not know the sink yet.
         eventually("the tone is played", || {
             let is_playing = (0..4).any(|_| session.is_playing());
@@ -109,6 +140,11 @@ impl Session {
     /// Returns the processes of the server and of the player.
     pub(crate) fn processes(&self) -> [i32; 2] {
         [self.server.pid(), self.player.pid()]
+    }
+
+    /// Returns the process of the portal.
+    pub(crate) fn portal(&self) -> i32 {
+        self.portal.as_ref().expect("a session with the portal").pid()
     }
 
     /// Whether the player is a running node in cycles of the sink.

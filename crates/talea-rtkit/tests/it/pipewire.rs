@@ -1,8 +1,9 @@
 //! Debian's PipeWire, unmodified, with threads that the rules choose.
 
-use crate::desktop::{Cycles, Session, is_installed, realtime_threads};
+use crate::desktop::{Cycles, PORTAL, Session, is_installed, realtime_threads};
 use crate::stage::{Bus, FRONT_END, Process};
 use crate::stalls::StallDetector;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use talea_kernel_tests::{
@@ -120,4 +121,35 @@ fn pipewire_plays_under_load_with_the_policy_of_the_rule() {
     println!("xruns of cycles: FIFO {fifo:?}, reservations {edf:?}, refused {refused:?}");
     assert_eq!((fifo.xruns, edf.xruns), (0, 0));
     assert!(refused.xruns > 0, "the load does not disturb ordinary threads");
+}
+
+#[test]
+fn a_client_of_the_portal_gets_a_reservation_and_a_limit_above_zero() {
+    needs_root!();
+    needs!("PipeWire with WirePlumber and the tools", is_installed());
+    needs!("xdg-desktop-portal", Path::new(PORTAL).exists());
+    let bench = Bench::new("rtkit-portal");
+    let daemon = Daemon::start(&bench, &rules(Some("edf")));
+    let bus = Bus::start(&bench);
+    // The portal reads the properties once, at its start.
+    let _front_end = bus.front_end(&bench, &daemon, &[]);
+    let session = Session::with_portal(&bench, "portal", &bus);
+    for (thread, attr) in data_threads(&session) {
+        assert!(attr.policy.is_deadline(), "thread {thread}: {attr:?}");
+    }
+    for process in session.processes() {
+        let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).expect("limits");
+        let line = limits.lines().find(|line| line.starts_with("Max realtime timeout"));
+        let line = line.expect("a limit").split_whitespace().collect::<Vec<_>>();
+        assert_eq!(line[3..5], ["200000", "200000"], "process {process}");
+    }
+    // The daemon's caller is the portal: the clients did not call themselves.
+    let grant = format!("\"pid\":{},", session.portal());
+    let trail = || -> String {
+        let files = std::fs::read_dir(bench.path("state/audit")).expect("a trail");
+        files.flatten().filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect()
+    };
+    eventually("the trail has a grant by the portal", || {
+        trail().lines().any(|line| line.contains("\"attach\"") && line.contains(&grant))
+    });
 }
