@@ -18,7 +18,7 @@ pub(crate) const BUS_NAME: &str = "org.freedesktop.RealtimeKit1";
 /// Path of the only object.
 pub(crate) const OBJECT_PATH: &str = "/org/freedesktop/RealtimeKit1";
 
-/// Maximum number of calls in progress for users whom the bus has named.
+/// Maximum number of calls in progress of all users.
 const MAX_CALLS: usize = 64;
 /// Maximum number of calls of one user in progress, and of one connection before the bus has named
 /// its user.

@@ -4,7 +4,6 @@
 //! and the front end's user as `by`. Root sees the calls of all users, a user the own ones.
 
 use super::check::Check;
-use super::facts::Facts;
 use crate::broker_client::Options;
 use crate::commands::log::{Entry, Reader, time_before};
 use crate::user_names::UserNames;
@@ -69,8 +68,7 @@ impl FrontEndCalls {
     }
 }
 
-pub(super) fn check(facts: &Facts) -> Check {
-    let calls = &facts.front_end_calls;
+pub(super) fn check(calls: &FrontEndCalls) -> Check {
     let granted = format!("{} over D-Bus since yesterday", count(calls.granted, "grant"));
     let Some(last) = mutate!("doctor-front-ends", &calls.last, &None) else {
         return Check::ok(FRONT_ENDS, granted, "no call of a front end was refused");

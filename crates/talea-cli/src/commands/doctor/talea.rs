@@ -16,7 +16,7 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
         configuration(facts),
         daemon(facts),
         rules(facts),
-        front_ends::check(facts),
+        front_ends::check(&facts.front_end_calls),
         leftovers(&facts.leftovers),
     ]
 }
