@@ -197,6 +197,8 @@ fn threads_with_explicit_attributes_are_served_one_by_one() {
     for name in ["camera", "lidar", "planner"] {
         has(name, "1, priority 3");
     }
+    // The C library returns what the program has set.
+    assert!(found.iter().any(|line| line.starts_with("control") && line.ends_with("1, 80")));
     // A grant is for one thread.
     has("inherited", "0, priority 0");
 }
