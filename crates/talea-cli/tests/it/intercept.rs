@@ -404,6 +404,27 @@ fn a_restarted_daemon_serves_the_next_call_and_a_stopped_one_refuses() {
 }
 
 #[test]
+fn without_a_daemon_a_talea_with_rights_decides_itself() {
+    needs_root!();
+    let bench = Bench::new("intercept-alone");
+    let talea = Talea::alone(&bench, config::PLUGINS);
+    let program = direct_calls(&bench);
+    // The broker stops during the pause and starts again for the next call.
+    let words = ["run", "--intercept", "--", &program, "fifo:10", "spin:300", "rr:10", "other"];
+    let ended = talea.run(&words);
+    let found: Vec<&str> = ended.out.lines().collect();
+    for (line, begin) in found.iter().zip([
+        "fifo:10 = 0; policy 1",
+        "spin: fifo -",
+        "rr:10 = 0; policy 2",
+        "other = 0; policy 0",
+    ]) {
+        assert!(line.starts_with(begin), "{line}: {begin}; {}", ended.err);
+    }
+    assert_eq!(found.len(), 4, "{}", ended.err);
+}
+
+#[test]
 fn programs_of_other_users_are_left_to_the_kernel() {
     needs_root!();
     let bench = Bench::new("intercept-users");

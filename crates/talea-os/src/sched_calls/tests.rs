@@ -105,6 +105,34 @@ fn a_nice_value_is_clamped_as_by_the_kernel() {
     assert_eq!(call(libc::PRIO_PGRP as i32, 5), Wanted::Kernel);
 }
 
+/// Returns the action of the filter for a call: an interpreter of the three instructions in use.
+fn action(arch: u32, number: u32) -> u32 {
+    let (mut at, mut loaded) = (0, 0);
+    loop {
+        let libc::sock_filter { code, jt, jf, k } = PROGRAM[at];
+        at += 1;
+        match code {
+            LOAD => loaded = if k == AT_ARCH { arch } else { number },
+            EQUAL => at += usize::from(if loaded == k { jt } else { jf }),
+            RETURN => return k,
+            other => panic!("instruction {other}"),
+        }
+    }
+}
+
+#[test]
+fn the_filter_stops_the_four_calls_of_the_native_abi_only() {
+    const X32: u32 = 0x4000_0000;
+    const I386: u32 = 0x4000_0003;
+    for number in 0..1_000 {
+        let is_ours = CALLS.iter().any(|&call| call as u32 == number);
+        let expected = if is_ours { libc::SECCOMP_RET_USER_NOTIF } else { ALLOW };
+        assert_eq!(action(ARCH, number), expected, "call {number}");
+        assert_eq!(action(I386, number), ALLOW, "call {number} of another architecture");
+        assert_eq!(action(ARCH, number | X32), ALLOW, "call {number} of x32");
+    }
+}
+
 /// Runs `program` in a thread with the filter, and answers its calls with `answer`.
 fn supervised<T: Send + 'static>(
     program: impl FnOnce() -> T + Send + 'static,
