@@ -119,6 +119,8 @@ struct Held {
     /// Secret with which another connection of this process may change the grant.
     token: Token,
     policy: Policy,
+    /// The only plugin that the request has asked, if it has named one.
+    plugin: Option<Name>,
 }
 
 /// Supervisor of the calls of a program.
@@ -229,9 +231,15 @@ impl<'a> Supervisor<'a> {
     fn make_realtime(&mut self, thread: &Thread, policy: Policy) -> anyhow::Result<()> {
         let task = self.task_for(policy);
         let kind = kind_of(policy);
-        if let Some(&Held { spec, token, .. }) = self.held.get(&thread.tid()) {
+        if let Some(&Held { spec, token, policy: held, plugin, .. }) = self.held.get(&thread.tid())
+        {
             match self.ask(|link, kinds| {
-                let task = choose_plugin(link, kinds, task, kind, thread)?;
+                // An explanation would count the grant that the change replaces.
+                let task = if kind == kind_of(held) {
+                    Task { plugin, ..task }
+                } else {
+                    choose_plugin(link, kinds, task, kind, thread)?
+                };
                 let changed = match link.change(spec, &task) {
                     // The connection is another one than that of the creation.
                     Err(error) if code_of(&error) == Some(Code::NotOwner) => {
@@ -243,10 +251,10 @@ impl<'a> Supervisor<'a> {
                 Ok((changed?, task))
             }) {
                 Ok((granted, task)) => {
-                    self.note_grant(thread, &granted, &task)?;
                     if let Some(held) = self.held.get_mut(&thread.tid()) {
-                        held.policy = policy;
+                        (held.policy, held.plugin) = (policy, task.plugin);
                     }
+                    self.note_grant(thread, &granted, &task);
                     return Ok(());
                 }
                 // The daemon has ended the grant, for example after an overrun.
@@ -266,25 +274,19 @@ impl<'a> Supervisor<'a> {
             }
             Ok((granted, task))
         })?;
-        self.note_grant(thread, &granted, &task)?;
         let identity = thread.identity()?;
-        self.held.insert(
-            thread.tid(),
-            Held { identity, spec: granted.spec, token: granted.token, policy },
-        );
+        let (spec, token, plugin) = (granted.spec, granted.token, task.plugin);
+        self.held.insert(thread.tid(), Held { identity, spec, token, policy, plugin });
         self.prune();
+        self.note_grant(thread, &granted, &task);
         Ok(())
     }
 
     /// Prints a grant, if the user asks for details.
-    fn note_grant(
-        &mut self,
-        thread: &Thread,
-        granted: &Granted,
-        task: &Task,
-    ) -> anyhow::Result<()> {
+    fn note_grant(&mut self, thread: &Thread, granted: &Granted, task: &Task) {
         if self.options.verbose {
-            let plugin = self.link.plugin_name(granted.plugin)?;
+            // The grant holds, also if the daemon has ended meanwhile.
+            let plugin = self.link.plugin_name(granted.plugin).unwrap_or_default();
             note(&format!(
                 "{}: spec {}: {}",
                 refusals::named(thread),
@@ -292,7 +294,6 @@ impl<'a> Supervisor<'a> {
                 grant_text::granted(granted, &plugin, task)
             ));
         }
-        Ok(())
     }
 
     /// Removes the grants of ended threads, in amortized constant time.
