@@ -61,8 +61,8 @@ impl Broker {
             ("watched processes", self.processes.len()),
             ("unclaimed specs", self.adopted.unclaimed.len()),
             ("timers", self.timers.len()),
-            ("changes", self.changing as usize),
-            ("blocked requests", self.blocked.len()),
+            ("changes", self.changes.count() as usize),
+            ("blocked requests", self.changes.blocked()),
             ("threads with refused restores", self.restore_failed as usize),
             ("deferred changes", self.deferred.len()),
             ("waiting requests", self.waiting.len()),
@@ -139,7 +139,7 @@ impl Broker {
         for (list, length) in self.threads.lengths() {
             assert_eq!(length, attached as usize, "{list} without specs");
         }
-        assert_eq!(changing, self.changing, "changes are miscounted");
+        assert_eq!(changing, self.changes.count(), "changes are miscounted");
         assert_eq!(
             restore_failed, self.restore_failed,
             "threads with refused restores are miscounted"

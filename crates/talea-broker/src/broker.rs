@@ -11,16 +11,16 @@
 //! 3. The ledger contains what the kernel has confirmed. While a change awaits the kernel's result,
 //!    the ledger contains the new terms, and no other request may reserve.
 
-use crate::admission::AdmissionRequest;
 use crate::attached_threads::AttachedThreads;
 use crate::clients::Clients;
 use crate::deferred::DeferredChange;
-use crate::foreign::{Host, HostReply};
+use crate::foreign::Host;
 use crate::ids::Ids;
 use crate::input::{Effect, Input, LogEvent, Platform, ProcessId, SessionId, ThreadId, Ticket};
 use crate::level_quota::HeldLevels;
 use crate::log_limit::LogLimit;
 use crate::outbox::Outbox;
+use crate::pending_changes::PendingChanges;
 use crate::plugin::ThreadScope;
 use crate::plugin_set::{PluginSet, SpecSlot};
 use crate::records::RecordRoom;
@@ -52,8 +52,6 @@ pub struct Broker {
     pub(crate) offline: talea_core::CpuSet,
     pub(crate) plugin_set: PluginSet,
     pub(crate) rules: Rules,
-    /// `names[p]`: name of plugin `p`, in order of precedence.
-    pub(crate) names: Vec<Name>,
     /// `hosts[p]`: host of plugin `p`; unused for built-in plugins.
     pub(crate) hosts: Vec<Host>,
 
@@ -86,12 +84,7 @@ pub struct Broker {
     pub(crate) overdue_hellos: Vec<SessionId>,
     /// Connections with a queued request that can be served now.
     pub(crate) ready: VecDeque<SessionId>,
-    /// Number of specs whose changed parameters await the kernel's result. Meanwhile no other
-    /// request may reserve: the capacity of the old parameters must still be free if the kernel
-    /// refuses the new ones.
-    pub(crate) changing: u32,
-    /// Requests that wait for [`Broker::changing`] to become zero.
-    pub(crate) blocked: VecDeque<Blocked>,
+    pub(crate) changes: PendingChanges,
     /// Changes that wait for the end of their thread's overrun.
     pub(crate) deferred: BTreeMap<SessionId, DeferredChange>,
     /// Requests that wait for the end of zero-lag holds.
@@ -108,9 +101,17 @@ pub struct Broker {
     pub(crate) exclusive: BTreeMap<u32, u32>,
 
     pub(crate) counters: Counters,
-    /// Buffer for the answers of plugins, reused by later evaluations.
+    pub(crate) buffers: Buffers,
+}
+
+/// Buffers that later decisions use again, so that these allocate nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    /// Answers of the plugins to a request.
     pub(crate) answers: Vec<PluginAnswer>,
+    /// Specs whose kernel priority a decision has changed.
     pub(crate) moved: Vec<SpecSlot>,
+    /// Orders that follow from a decision.
     pub(crate) moves: Vec<AttrChange>,
 }
 
@@ -166,15 +167,6 @@ pub(crate) enum Timer {
     AuditCounts,
 }
 
-/// Item that waits until no change awaits the kernel's result.
-#[derive(Debug)]
-pub(crate) enum Blocked {
-    /// A request that would reserve capacity.
-    Request(SessionId, Box<QueuedRequest>),
-    /// An admission that continues: with the answer of a foreign plugin, if it waited for one.
-    Resume(Box<AdmissionRequest>, Option<HostReply>),
-}
-
 /// Shutdown in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shutdown {
@@ -220,11 +212,9 @@ impl Broker {
     pub fn new(setup: Setup, platform: Platform) -> Result<Broker, String> {
         let plugin_set = PluginSet::new(&setup, &platform)?;
         let rules = Rules::compile(&setup);
-        let plugins = 0..plugin_set.len() as u32;
         let subordinates = Subordinates::new(&setup.subordinate_users);
         Ok(Broker {
-            names: plugins.clone().map(|plugin| plugin_set.info(plugin).name).collect(),
-            hosts: plugins.map(|_| Host::default()).collect(),
+            hosts: (0..plugin_set.len()).map(|_| Host::default()).collect(),
             setup,
             offline: platform.offline,
             platform,
@@ -250,8 +240,7 @@ impl Broker {
             timers: BTreeSet::new(),
             overdue_hellos: Vec::new(),
             ready: VecDeque::new(),
-            changing: 0,
-            blocked: VecDeque::new(),
+            changes: PendingChanges::default(),
             deferred: BTreeMap::new(),
             waiting: BTreeMap::new(),
             restore_failed: 0,
@@ -261,9 +250,7 @@ impl Broker {
             adopted: Adopted::default(),
             exclusive: BTreeMap::new(),
             counters: Counters::default(),
-            answers: Vec::new(),
-            moved: Vec::new(),
-            moves: Vec::new(),
+            buffers: Buffers::default(),
         })
     }
 
@@ -379,7 +366,7 @@ impl Broker {
 
     /// Returns the name of a plugin; empty if this daemon does not have it.
     pub(crate) fn plugin_name(&self, plugin: u32) -> Name {
-        self.names.get(plugin as usize).copied().unwrap_or_default()
+        self.plugin_set.name(plugin).unwrap_or_default()
     }
 
     pub(crate) fn emit(&mut self, effect: Effect) {

@@ -76,7 +76,7 @@ impl Broker {
         match rollback {
             Some(rollback) if self.plugin_set.attr(SpecSlot(slot)) != rollback.applied => {
                 self.specs.at_mut(slot).step = PendingOp::Changing(Box::new(rollback));
-                self.changing += 1;
+                self.changes.begin();
                 self.apply_moves(&[slot]);
             }
             _ => {
@@ -135,7 +135,7 @@ impl Broker {
         rollback: &Rollback,
         result: Result<(), Errno>,
     ) {
-        self.changing -= 1;
+        self.changes.end();
         match result {
             Ok(()) => {
                 self.changed(slot, rollback.reply_to, rollback.plugin, None);

@@ -284,7 +284,7 @@ impl Broker {
             }
             // As at the end of the thread: the new terms stay in force, without it.
             PendingOp::Changing(rollback) => {
-                self.changing -= 1;
+                self.changes.end();
                 self.changed(slot, rollback.reply_to, rollback.plugin, None);
                 self.force_detach(slot, cause);
             }

@@ -33,6 +33,7 @@ mod nice;
 mod offline;
 mod outbox;
 mod ownership;
+mod pending_changes;
 mod placements;
 mod plugins;
 mod queries;

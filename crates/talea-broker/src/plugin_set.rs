@@ -150,6 +150,11 @@ impl PluginSet {
         })
     }
 
+    /// Returns the name of a plugin; `None` if there is no plugin of this index.
+    pub(crate) fn name(&self, plugin: u32) -> Option<Name> {
+        self.summaries.get(plugin as usize).map(|summary| summary.name)
+    }
+
     /// Returns the number of plugins.
     pub fn len(&self) -> usize {
         self.plugins.len()

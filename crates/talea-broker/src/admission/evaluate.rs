@@ -1,9 +1,10 @@
 //! Evaluation of a request by the plugins, one after the other.
 
 use super::{AdmissionRequest, Evaluation, PartialOffer, RequestKind, plugin_request};
-use crate::broker::{Blocked, Broker};
+use crate::broker::Broker;
 use crate::exact_test::ExactTestBudget;
 use crate::foreign::{HostReply, Query};
+use crate::pending_changes::Blocked;
 use crate::plugin::{Offer, PluginRequest, ThreadScope, Verdict};
 use crate::plugin_set::SpecSlot;
 use crate::refuse::{refusal, refusal_without_numbers};
@@ -55,7 +56,7 @@ impl Broker {
                 (plugin, mutate!("plugin-named", plugin + 1, count as u32))
             }
         };
-        let mut answers = std::mem::take(&mut self.answers);
+        let mut answers = std::mem::take(&mut self.buffers.answers);
         answers.clear();
         let scope = self.beside_executors(scope, leaving.map(|(_, slot)| slot));
         Ok(Evaluation {
@@ -85,10 +86,10 @@ impl Broker {
         mut reply: Option<HostReply>,
     ) {
         loop {
-            if self.changing > 0
+            if self.changes.is_any()
                 && let Some(reply) = reply.take()
             {
-                return self.blocked.push_back(Blocked::Resume(Box::new(request), Some(reply)));
+                return self.changes.block(Blocked::Resume(Box::new(request), Some(reply)));
             }
             match self.query_plugins(&mut request.evaluation, &request.exact_tests, reply.take()) {
                 Progress::Suspend(plugin) => {
@@ -162,7 +163,7 @@ impl Broker {
             };
             evaluation.answers.push(PluginAnswer {
                 plugin,
-                name: self.names[plugin as usize],
+                name: self.plugin_name(plugin),
                 verdict: said,
                 text: reply.as_ref().map_or(PluginText::NONE, |reply| reply.text_of(&said)),
             });
@@ -344,7 +345,7 @@ impl Broker {
 
     /// Keeps the buffers of a finished evaluation for the next one.
     pub(crate) fn recycle(&mut self, evaluation: &mut Evaluation) {
-        self.answers = std::mem::take(&mut evaluation.answers);
+        self.buffers.answers = std::mem::take(&mut evaluation.answers);
     }
 
     /// Answers whether a task would be accepted, with the answer of every plugin, and changes

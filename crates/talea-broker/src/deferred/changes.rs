@@ -80,7 +80,7 @@ impl Broker {
     fn defer_change(&mut self, slot: u32, rollback: &Rollback, at: Monotonic) {
         let (reply_to, id, task) =
             (rollback.reply_to, self.specs.at(slot).id, self.specs.at(slot).task);
-        self.changing -= 1;
+        self.changes.end();
         self.roll_back(slot, rollback);
         self.wait_external(reply_to.session);
         self.deferred.insert(reply_to.session, DeferredChange { at, reply_to, spec: id, task });

@@ -2,7 +2,7 @@
 
 use super::{HostReply, Query};
 use crate::admission::{AdmissionRequest, RequestKind};
-use crate::broker::{Blocked, Broker};
+use crate::broker::Broker;
 use crate::input::{Effect, ForeignAnswer, ForeignCall, LogEvent, SessionId, Ticket};
 use crate::plugin::RuntimeCap;
 use crate::plugin_set::SpecSlot;
@@ -146,7 +146,7 @@ impl Broker {
     }
 
     pub(crate) fn plugin_out_of_bounds(&mut self, plugin: u32, what: &str) {
-        let name = self.names[plugin as usize].to_string();
+        let name = self.plugin_name(plugin).to_string();
         self.log(LogEvent::PluginOutOfBounds { name, what: what.to_owned() });
         self.take_out_of_service(plugin, "it answered outside its bounds");
     }
@@ -163,7 +163,7 @@ impl Broker {
         host.full_answers = 0;
         let queue = std::mem::take(&mut host.queue);
         self.plugin_set.out_of_service(plugin);
-        let name = self.names[plugin as usize].to_string();
+        let name = self.plugin_name(plugin).to_string();
         self.log(LogEvent::PluginOutOfService { name, why: why.to_owned() });
         self.emit(Effect::StopHost { plugin });
         for query in in_flight.into_iter().chain(queue.into_calls()) {
@@ -178,7 +178,7 @@ impl Broker {
         let Some(host) = self.hosts.get_mut(plugin as usize) else { return };
         host.out_of_service = true;
         self.plugin_set.out_of_service(plugin);
-        let name = self.names[plugin as usize].to_string();
+        let name = self.plugin_name(plugin).to_string();
         let why = "its host is still starting".to_owned();
         self.log(LogEvent::PluginOutOfService { name, why });
     }
@@ -191,7 +191,7 @@ impl Broker {
         };
         host.out_of_service = false;
         self.plugin_set.into_service(plugin);
-        let name = self.names[plugin as usize].to_string();
+        let name = self.plugin_name(plugin).to_string();
         self.log(LogEvent::PluginInService { name });
         let served = self.specs.iter().filter(|(_, spec)| spec.plugin == plugin && spec.in_ledger);
         let served: Vec<u32> = served.map(|(slot, _)| slot).collect();
@@ -207,8 +207,7 @@ impl Broker {
 
     /// Cancels the pending request of a connection that has ended.
     pub(crate) fn cancel_pending(&mut self, session: SessionId) {
-        self.blocked
-            .retain(|blocked| !matches!(blocked, Blocked::Request(id, _) if *id == session));
+        self.changes.drop_requests_of(session);
         for request in self.take_pending(Some(session)) {
             self.drop_request(request);
         }
@@ -250,12 +249,7 @@ impl Broker {
             requests.extend(host.take_requests(session));
         }
         requests.extend(self.take_waiting(wanted));
-        for blocked in std::mem::take(&mut self.blocked) {
-            match blocked {
-                Blocked::Resume(request, _) if wanted(&request) => requests.push(*request),
-                other => self.blocked.push_back(other),
-            }
-        }
+        requests.extend(self.changes.take_admissions(wanted));
         requests
     }
 }

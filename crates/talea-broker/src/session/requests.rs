@@ -1,8 +1,9 @@
 //! Opening and end of connections, and the order of their requests.
 
 use super::{HELLO_TIMEOUT, Hello, PendingReply, QueuedRequest, Session};
-use crate::broker::{Blocked, Broker, Timer, WatchOwner};
+use crate::broker::{Broker, Timer, WatchOwner};
 use crate::input::{Effect, LogEvent, Peer, ProcessId, SessionId, ThreadError, ThreadFacts};
+use crate::pending_changes::Blocked;
 use crate::refuse::{refusal, refusal_without_numbers, too_many_sessions};
 use crate::spec::ReplyTo;
 use crate::subjects::Subject;
@@ -240,9 +241,7 @@ impl Broker {
     /// Serves blocked and queued requests, in order, as far as possible.
     pub(crate) fn serve_waiting(&mut self) {
         loop {
-            if self.changing == 0
-                && let Some(blocked) = self.blocked.pop_front()
-            {
+            if let Some(blocked) = self.changes.unblock() {
                 match blocked {
                     Blocked::Request(id, queued) => self.serve(id, *queued),
                     Blocked::Resume(request, reply) => self.run_admission(*request, reply),
@@ -283,12 +282,12 @@ impl Broker {
             request,
             Request::Create(_) | Request::CreateGroup(_) | Request::Change { .. }
         );
-        if reserves && self.changing > 0 {
+        if reserves && self.changes.is_any() {
             self.wait_external(id);
             let scope = self.scope_of_request(thread.as_ref()).unwrap_or(scope);
             self.forget_unused(thread);
             let queued = QueuedRequest { seq, request, thread: None, caller: None, scope, entropy };
-            return self.blocked.push_back(Blocked::Request(id, Box::new(queued)));
+            return self.changes.block(Blocked::Request(id, Box::new(queued)));
         }
         if let Request::Attach { spec, thread: named } = request {
             return self.attach(reply_to, spec, named, thread);

@@ -110,9 +110,9 @@ impl Broker {
     /// Orders new attributes for every attached thread whose attributes a decision has changed, and
     /// for those of `more`: the changed spec, or the adopted specs.
     pub(crate) fn apply_moves(&mut self, more: &[u32]) {
-        let mut moved = std::mem::take(&mut self.moved);
+        let mut moved = std::mem::take(&mut self.buffers.moved);
         self.plugin_set.drain_moved(&mut moved);
-        let mut moves = std::mem::take(&mut self.moves);
+        let mut moves = std::mem::take(&mut self.buffers.moves);
         moves.clear();
         for slot in moved.iter().map(|slot| slot.0).chain(more.iter().copied()) {
             let Some(spec) = self.specs.get(slot).filter(|spec| spec.in_ledger) else { continue };
@@ -135,8 +135,8 @@ impl Broker {
         for m in &moves {
             self.order_apply(m.slot, m.attr);
         }
-        self.moved = moved;
-        self.moves = moves;
+        self.buffers.moved = moved;
+        self.buffers.moves = moves;
     }
 
     /// Orders the current attributes of the spec, after another operation.

@@ -2,8 +2,9 @@
 
 use super::{KERNEL_RETRY, MAX_WAIT, WaitingRequest};
 use crate::admission::{AdmissionRequest, Evaluation, plugin_request};
-use crate::broker::{Blocked, Broker, Timer};
+use crate::broker::{Broker, Timer};
 use crate::input::SessionId;
+use crate::pending_changes::Blocked;
 use crate::plugin::RuntimeCap;
 use crate::plugin_set::SpecSlot;
 use crate::spec::{PendingOp, ReplyTo};
@@ -63,8 +64,8 @@ impl Broker {
     /// Evaluates a waiting request again.
     pub(crate) fn resume_waiting(&mut self, session: SessionId) {
         let Some(WaitingRequest { request, .. }) = self.waiting.remove(&session) else { return };
-        if self.changing > 0 {
-            return self.blocked.push_back(Blocked::Resume(request, None));
+        if self.changes.is_any() {
+            return self.changes.block(Blocked::Resume(request, None));
         }
         self.run_admission(*request, None);
     }
