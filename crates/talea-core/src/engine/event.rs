@@ -72,7 +72,7 @@ pub enum Event {
     /// activations by their graphs (Y14).
     ///
     /// A new start uses a new engine of the same or an edited tree, with a new time zero: see
-    /// [`Engine::keep_channels`](super::Engine::keep_channels).
+    /// [`Engine::keep_tokens`](super::Engine::keep_tokens).
     Stopped,
     /// The task on `cpu` has consumed `work` since the last report.
     ///

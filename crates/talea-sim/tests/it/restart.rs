@@ -94,7 +94,7 @@ fn y14_channels_are_kept_or_cleared() {
     assert_eq!(run_audited(&mut cleared, 400).starts(1), [210]);
     // Kept: one more job.
     let mut kept = simulation(&tree, &sources);
-    kept.engine_mut().keep_channels(before.engine());
+    kept.engine_mut().keep_tokens(&[before.engine().unclaimed(channel)]);
     let log = run_audited(&mut kept, 400);
     assert_eq!(log.starts(1), [10, 310]);
     // The activation of this run, not of the previous one.
@@ -117,7 +117,7 @@ fn y14_a_token_that_activated_a_job_before_a_stop_activates_none_after_it() {
     assert!(before.engine().is_drained());
     assert_eq!(before.engine().stored(channel), 1);
     let mut kept = simulation(&tree, &sources);
-    kept.engine_mut().keep_channels(before.engine());
+    kept.engine_mut().keep_tokens(&[before.engine().unclaimed(channel)]);
     assert_eq!(kept.engine().stored(channel), 0);
     assert_eq!(run_audited(&mut kept, 100).starts(1), [10]);
 }

@@ -73,8 +73,6 @@ struct Channel {
     /// Visible tokens that an activation has taken.
     claimed: u32,
     traffic: Traffic,
-    /// Source and sink as nodes of the tree.
-    id: (NodeId, NodeId),
 }
 
 impl Channel {

@@ -1,6 +1,6 @@
 //! Channels compared with a reference model of two lists.
 
-use super::super::{Event, Handled, NodeId, SchedulerSpec, TaskId, TaskSpec, Tree};
+use super::super::{Event, Handled, SchedulerSpec, TaskId, TaskSpec, Tree};
 use super::{Channel, Traffic};
 use crate::rng::Rng;
 use crate::sched::PolicySpec;
@@ -19,7 +19,6 @@ fn channel(room: usize, tokens: u32, is_signal: bool) -> Channel {
         visible: 0,
         claimed: 0,
         traffic: Traffic::default(),
-        id: (NodeId(0), NodeId(1)),
     }
 }
 

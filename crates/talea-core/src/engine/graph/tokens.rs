@@ -22,7 +22,6 @@ impl Graph {
                 visible: 0,
                 claimed: 0,
                 traffic: Traffic::default(),
-                id: (spec.from, spec.to),
             }
         };
         let channels: Vec<Channel> = tree.channels.iter().map(channel).collect();
@@ -166,29 +165,17 @@ impl<W: Observer> Engine<W> {
     /// data.
     pub fn unclaimed(&self, channel: ChannelId) -> u32 {
         let channel = self.optional.graph.as_ref().map(|graph| &graph.channels[channel.0 as usize]);
-        channel.map_or(0, |channel| channel.visible - channel.claimed)
-    }
-
-    /// Copies the unclaimed tokens of `before`, a stopped engine, into this engine.
-    ///
-    /// Channels are matched by their ends, and tokens that do not fit are dropped. The deadlines of
-    /// the old run are meaningless. The tokens therefore count as activations at the new time zero,
-    /// with the relative deadline of the task that they activate.
-    pub fn keep_channels<V: Observer>(&mut self, before: &Engine<V>) {
-        let (Some(graph), Some(old)) = (&self.optional.graph, &before.optional.graph) else {
-            return;
-        };
-        let left = graph.channels.iter().map(|channel| {
-            let was = old.channels.iter().find(|was| was.id == channel.id);
-            was.map_or(0, |was| {
-                mutate!("core-channel-keep", was.visible - was.claimed, was.visible)
-            })
-        });
-        self.keep_tokens(&left.collect::<Vec<u32>>());
+        channel.map_or(0, |channel| {
+            mutate!("core-channel-keep", channel.visible - channel.claimed, channel.visible)
+        })
     }
 
     /// Fills channel `c` with `left[c]` tokens at time zero, and activates the sinks that then have
-    /// their tokens. Channels without a number stay empty.
+    /// their tokens. Channels without a number stay empty, and tokens that do not fit are dropped.
+    ///
+    /// A new run keeps the [unclaimed](Engine::unclaimed) tokens of a stopped one in this way. The
+    /// deadlines of the old run are meaningless. The tokens therefore have the relative deadline of
+    /// the task that they activate, from the new time zero.
     pub fn keep_tokens(&mut self, left: &[u32]) {
         let Some(graph) = &mut self.optional.graph else { return };
         for (channel, &count) in graph.channels.iter_mut().zip(left) {
