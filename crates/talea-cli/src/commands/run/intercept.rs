@@ -1,8 +1,9 @@
 //! `talea run --intercept`: scheduling calls of a program become requests to the broker.
 //!
 //! Model: the program waits in the launcher, which has installed a filter in itself
-//! ([`sched_calls`]). The filter stops each call that sets a policy, a priority or a nice value, of
-//! the program, its threads and its children. This process answers the calls one after the other:
+//! ([`talea_os::sched_calls`]). The filter stops each call that sets a policy, a priority or a nice
+//! value, of the program, its threads and its children. This process answers the calls one after
+//! the other:
 //!
 //! | call | thread without a grant of this run | thread with one |
 //! | --- | --- | --- |
