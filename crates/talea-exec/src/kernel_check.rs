@@ -5,6 +5,7 @@
 //! (until it takes effect), to each end of a job (until its worker sleeps), and to each expiry of a
 //! release timer (until its worker has checked it). Longer intervals are errors.
 
+use crate::device_holds::{DeviceHold, outside};
 use crate::record::RecordEntry;
 use crate::schedule_log::ScheduleLog;
 use talea_core::engine::TaskId;
@@ -120,20 +121,27 @@ impl OrderViolation {
 /// Returns the order violations from the first step of a record to its last: the orders during
 /// which the CPU was idle or ran another thread of the run.
 ///
-/// `subtract_excused` subtracts the parts of an interval that have another cause. `is_exempt` is
-/// true for tasks that the switch trace does not show: programs, and those that keep an idle CPU.
+/// `subtract_excused` subtracts the parts of an interval that have another cause. `holds` are the
+/// sorted waits in which a worker keeps its CPU idle. `is_exempt` is true for tasks that the switch
+/// trace does not show: programs.
 pub fn violations(
     cpus: u32,
     record: &[RecordEntry],
     (executed, idle): (&[ExecInterval], &[IdleInterval]),
     subtract_excused: &dyn Fn(Time, Time) -> Vec<(Time, Time)>,
+    holds: &[DeviceHold],
     is_exempt: &dyn Fn(TaskId) -> bool,
 ) -> Vec<OrderViolation> {
     let Some(last) = record.last() else { return Vec::new() };
     let mut all = Vec::new();
     for (cpu, orders) in (0..).zip(ScheduleLog::from_record(cpus, record).intervals()) {
         let orders = orders.into_iter().filter(|&(task, ..)| !is_exempt(task));
-        let orders = orders.map(|(task, from, to)| (Some(task), from, to.min(last.now)));
+        let orders = orders.flat_map(|(task, from, to)| {
+            let to = to.min(last.now);
+            let parts =
+                mutate!("exec-check-holds", outside(holds, task, from, to), vec![(from, to)]);
+            parts.into_iter().map(move |(from, to)| (Some(task), from, to))
+        });
         all.extend(violations_in(cpu, orders, (executed, idle), subtract_excused));
     }
     all
@@ -272,7 +280,9 @@ mod tests {
             to: at(to),
         };
         let idle = |cpu, from, to| IdleInterval { cpu, from: at(from), to: at(to) };
+        let hold = DeviceHold { task: TaskId(0), from: at(20), to: at(25) };
         let all = |subtract_excused: &dyn Fn(Time, Time) -> Vec<(Time, Time)>, is_exempt: u32| {
+            let holds = if is_exempt == 8 { &[hold][..] } else { &[] };
             // Task 0 is dispatched at 0, task 1 at 10, task 0 at 20 until 30, and at 40 on the
             // other CPU.
             let executed = [
@@ -282,9 +292,10 @@ mod tests {
                 executed(1, 0, 41, 60),
             ];
             let idle = [idle(0, 0, 3), idle(0, 20, 21), idle(0, 30, 60), idle(1, 0, 41)];
-            let found = violations(2, &record(), (&executed, &idle), subtract_excused, &|task| {
-                task == TaskId(is_exempt)
-            });
+            let found =
+                violations(2, &record(), (&executed, &idle), subtract_excused, holds, &|task| {
+                    task == TaskId(is_exempt)
+                });
             let found = found
                 .into_iter()
                 .map(|one| (one.cpu, one.task, one.from, one.length().as_ns() / 1_000));
@@ -297,6 +308,8 @@ mod tests {
         let expected = [(0, a, at(0), 3), (0, b, at(10), 2), (0, a, at(20), 1), (1, a, at(40), 1)];
         assert_eq!(all(&none, 9), expected);
         assert_eq!(all(&none, 1), [expected[0], expected[2], expected[3]]);
+        // The wait ends at 25, and its order at 30.
+        assert_eq!(all(&none, 8), [expected[0], expected[1], expected[3]]);
         let late = |from: Time, to: Time| if from < at(10) { Vec::new() } else { vec![(from, to)] };
         assert_eq!(all(&late, 9), expected[1..]);
     }

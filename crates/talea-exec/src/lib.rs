@@ -29,6 +29,7 @@
 //! | [`work`], [`load`] | job bodies; releases and costs |
 #![forbid(unsafe_code)]
 
+mod device_holds;
 mod dispatcher;
 mod executor;
 mod failure;
@@ -62,6 +63,7 @@ pub mod work;
 mod worker;
 mod worker_slot;
 
+pub use device_holds::DeviceHold;
 pub use flow::Flow;
 pub use job_stats::JobStats;
 pub use kernel_check::{ExecInterval, IdleInterval, OrderViolation};

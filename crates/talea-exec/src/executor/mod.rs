@@ -38,6 +38,7 @@ mod task_state;
 mod timed_events;
 mod wakeup;
 
+use crate::device_holds::{DeviceHold, DeviceHolds};
 use crate::flow::Flow;
 use crate::job_stats::JobStats;
 use crate::load::Load;
@@ -82,6 +83,8 @@ pub(crate) struct Executor<M> {
     refused: u64,
     /// Late wake-ups of dispatchers, and of workers that step in place of a dispatcher.
     late_wakeups: LostTimes,
+    /// Waits in which workers kept their CPU idle.
+    holds: DeviceHolds,
     stopped: bool,
     closed: bool,
 }
@@ -116,6 +119,8 @@ impl<M: Mechanism> Executor<M> {
                 states[task.0 as usize].add_channel(channel);
             }
         }
+        let may_hold = |&task: &TaskId| states[task.0 as usize].may_hold();
+        let holds = DeviceHolds::new((0..tasks as u32).map(TaskId).filter(may_hold).collect());
         let mut root = Executor {
             engine,
             mechanism,
@@ -128,6 +133,7 @@ impl<M: Mechanism> Executor<M> {
             entry_count: 0,
             refused: 0,
             late_wakeups: LostTimes::new(),
+            holds,
             stopped: false,
             closed: false,
         };
@@ -184,9 +190,15 @@ impl<M: Mechanism> Executor<M> {
         self.tasks.iter().map(TaskState::stats).collect()
     }
 
-    /// Returns whether jobs of each task may wait for a device and keep their CPU idle.
-    pub(crate) fn holding(&self) -> Vec<bool> {
-        self.tasks.iter().map(TaskState::may_hold).collect()
+    /// Returns the waits in which workers kept their CPU idle, as [`device_holds::outside`] needs
+    /// them.
+    ///
+    /// [`device_holds::outside`]: crate::device_holds::outside
+    pub(crate) fn holds(&self) -> Vec<DeviceHold> {
+        let pending = (0..).map(TaskId).zip(&self.tasks).filter_map(|(task, state)| {
+            state.hold().map(|(from, to)| DeviceHold { task, from, to })
+        });
+        self.holds.sorted(pending)
     }
 
     /// Returns the number of jobs that were refused because a backlog was full.

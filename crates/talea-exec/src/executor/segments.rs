@@ -10,6 +10,7 @@
 
 use super::Executor;
 use super::cpu_state::Assignment;
+use crate::device_holds::DeviceHold;
 use crate::mechanism::Mechanism;
 use crate::record::Log;
 use crate::work::DeviceWait;
@@ -22,12 +23,14 @@ impl<M: Mechanism> Executor<M> {
     /// Advances the job of `task` after a segment: to its next segment or to its end.
     pub(super) fn advance_job(&mut self, task: TaskId, log: &mut Log) {
         let at = task.0 as usize;
-        self.tasks[at].end_segment();
+        if let Some((from, to)) = self.tasks[at].end_segment(self.now) {
+            self.holds.push(DeviceHold { task, from, to });
+        }
         let mut stops = false;
         while !stops && let Some(action) = self.tasks[at].take_action() {
             if let ResolvedAction::Occupy { length, is_spinning } = action {
                 let wait = DeviceWait { until: self.now + length, is_spinning };
-                return self.tasks[at].occupy(wait);
+                return self.tasks[at].occupy(wait, self.now);
             }
             stops = !self.apply_step(task, action, log);
         }

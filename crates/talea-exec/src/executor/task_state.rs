@@ -53,6 +53,8 @@ pub(super) struct TaskState {
     /// Number of the job that has started and not ended.
     begun_job: Option<u64>,
     segment: Segment,
+    /// Start and end of the wait in which the worker keeps its CPU idle, in that segment.
+    hold: Option<(Time, Time)>,
     /// Value of the CPU clock of the worker up to which the engine was charged.
     charged: Work,
     stats: JobStats,
@@ -74,6 +76,7 @@ impl TaskState {
             channels: Vec::new(),
             begun_job: None,
             segment: Segment::None,
+            hold: None,
             charged,
             stats: JobStats::default(),
         }
@@ -163,14 +166,22 @@ impl TaskState {
         Some(Job { wait, ..Job::new(number, version, cost) })
     }
 
-    /// Continues the job with a wait for a device.
-    pub(super) fn occupy(&mut self, wait: DeviceWait) {
+    /// Continues the job with a wait for a device, from `now` on.
+    pub(super) fn occupy(&mut self, wait: DeviceWait, now: Time) {
         self.segment = Segment::PendingWait(wait);
+        self.hold = (!wait.is_spinning).then_some((now, wait.until));
     }
 
-    /// Ends the current segment.
-    pub(super) fn end_segment(&mut self) {
+    /// Ends the current segment at `now`. Returns the start and the end of a wait in which the
+    /// worker kept its CPU idle.
+    pub(super) fn end_segment(&mut self, now: Time) -> Option<(Time, Time)> {
         self.segment = Segment::None;
+        self.hold.take().map(|(from, to)| (from, to.min(now)))
+    }
+
+    /// Returns the start and the end of the present wait in which the worker keeps its CPU idle.
+    pub(super) fn hold(&self) -> Option<(Time, Time)> {
+        self.hold
     }
 
     /// Whether a job may wait for a device and keep its CPU idle.

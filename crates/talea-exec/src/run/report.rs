@@ -1,5 +1,6 @@
 //! Reports of a run.
 
+use crate::device_holds::{DeviceHold, outside};
 use crate::dispatcher::DispatcherStats;
 use crate::job_stats::JobStats;
 use crate::kernel_check::{ExecInterval, IdleInterval};
@@ -13,6 +14,7 @@ use crate::record::RecordEntry;
 use crate::rights::ObservedPolicies;
 use crate::schedule_log::ScheduleLog;
 use crate::stalls::Stall;
+use talea_core::mutate;
 use talea_core::{Monotonic, Span, Time, Work};
 
 /// Report of a root.
@@ -37,8 +39,8 @@ pub struct RootReport {
     pub job_stats: Vec<JobStats>,
     /// `programs[n]`: report of the program of task `n`.
     pub programs: Vec<Option<ProgramReport>>,
-    /// `holding[n]`: whether jobs of task `n` may wait for a device and keep their CPU idle.
-    pub holding: Vec<bool>,
+    /// Waits for a device in which workers kept their CPU idle, sorted.
+    pub holds: Vec<DeviceHold>,
     /// `stopped_times[n]`: CPU time that the program of task `n` consumed while it was stopped.
     pub stopped_times: Vec<Option<StoppedTime>>,
     /// Intervals in which the root's CPUs made less progress than ordered, in order of their ends.
@@ -74,12 +76,16 @@ impl RootReport {
 /// Returns the total loss of a run whose workers were audited.
 ///
 /// The total includes the delays from an order to its worker and from the end of a job to the
-/// dispatcher. It does not include the CPU time of dispatchers.
+/// dispatcher. It does not include the CPU time of dispatchers, and the waits for devices.
 fn total_loss(root: &RootReport) -> Span {
     let end = root.record.last().map_or(Time::ZERO, |entry| entry.now);
     let log = ScheduleLog::from_record(root.dispatchers.len() as u32, &root.record);
     let orders = log.intervals().into_iter().flatten();
-    let owned: u64 = orders.map(|(_, from, to)| to.min(end).since(from).as_ns()).sum();
+    let owned = orders.flat_map(|(task, from, to)| {
+        let to = to.min(end);
+        mutate!("exec-loss-holds", outside(&root.holds, task, from, to), vec![(from, to)])
+    });
+    let owned: u64 = owned.map(|(from, to)| to.since(from).as_ns()).sum();
     let done: u64 = root.consumed.iter().map(|consumed| consumed.ordered.as_ns()).sum();
     let scheduling = root.scheduling().as_ns();
     Span::from_ns(owned.saturating_sub(done + scheduling))
@@ -98,4 +104,44 @@ pub struct Report {
     pub length: Span,
     /// Policies of the run's threads at the start.
     pub policies: ObservedPolicies,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mechanism::MechanismKind;
+    use crate::record::RecordKind;
+    use talea_core::engine::{Cpu, Order, TaskId};
+
+    #[test]
+    fn a_wait_for_a_device_with_an_idle_cpu_is_no_lost_time() {
+        let at = |ms: u64| Time::from_ns(ms * 1_000_000);
+        let run = Order::Run { cpu: Cpu(0), task: TaskId(0), job: 0, version: 0 };
+        let idle = Order::Idle { cpu: Cpu(0) };
+        let entries = [(0, run), (40, idle)];
+        let entry = |(number, (ms, order))| RecordEntry {
+            number,
+            now: at(ms),
+            kind: RecordKind::Order(order),
+        };
+        let root = |holds| RootReport {
+            mechanism: MechanismChoice { kind: MechanismKind::Priority, reason: String::new() },
+            native: None,
+            record: (0..).zip(entries).map(entry).collect(),
+            lost: 0,
+            consumed: vec![Consumed::new(Work::from_ns(9_000_000), Work::from_ns(9_000_000))],
+            dispatchers: vec![DispatcherStats::default()],
+            refused: 0,
+            job_stats: Vec::new(),
+            programs: vec![None],
+            holds,
+            stopped_times: vec![None],
+            lost_times: Vec::new(),
+            executed: None,
+            idle: None,
+        };
+        let hold = DeviceHold { task: TaskId(0), from: at(5), to: at(35) };
+        assert_eq!(root(vec![hold]).total_lost_time(), Span::from_ns(1_000_000));
+        assert_eq!(root(Vec::new()).total_lost_time(), Span::from_ns(31_000_000));
+    }
 }

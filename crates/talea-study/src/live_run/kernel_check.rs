@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 use talea_core::engine::TaskId;
-use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_exec::kernel_check::{unordered_execution, violations};
 use talea_exec::stalls::{DETECTION_LIMIT, PROBE_PERIOD};
@@ -103,13 +102,10 @@ fn order_violations(
     if let Some(course) = &real.native {
         return course.violations((ran, stood), Time::ZERO + length, &excused);
     }
-    // The trace has no threads of programs, and does not show a wait with an idle CPU.
-    let is_exempt = |task: TaskId| {
-        let at = task.0 as usize;
-        real.programs.get(at).is_some_and(Option::is_some)
-            || mutate!("study-check-holding", real.holding.get(at) == Some(&true), false)
-    };
-    violations(real.dispatchers.len() as u32, &real.record, (ran, stood), &excused, &is_exempt)
+    // The trace has no threads of programs.
+    let is_exempt = |task: TaskId| real.programs.get(task.0 as usize).is_some_and(Option::is_some);
+    let cpus = real.dispatchers.len() as u32;
+    violations(cpus, &real.record, (ran, stood), &excused, &real.holds, &is_exempt)
 }
 
 /// Returns the lost time that excuses contradictions. It does not include the time in which a CPU

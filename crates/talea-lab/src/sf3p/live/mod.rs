@@ -482,7 +482,7 @@ mod tests {
             refused: 0,
             job_stats: Vec::new(),
             programs: vec![None],
-            holding: vec![false],
+            holds: Vec::new(),
             stopped_times: vec![None],
             lost_times: vec![LostTime {
                 cpu: 0,
