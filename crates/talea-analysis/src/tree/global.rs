@@ -14,9 +14,9 @@
 //! and arrives at least T apart is a task with the deadline T.
 //!
 //! *Tardiness under EDF*: if no test accepts tasks with D = T, each response is at most T and the
-//! tardiness bound of Devi and Anderson ([`crate::multi::tardiness`]). The same holds for tasks with
-//! D = T + c, with one c ≥ 0 for all: their absolute deadlines have the same order. Reservations are
-//! not covered: a late job leaves the next one a part of the budget.
+//! tardiness bound of Devi and Anderson ([`crate::multi::tardiness`]). The same holds for tasks
+//! with D = T + c, with one c ≥ 0 for all: their absolute deadlines have the same order.
+//! Reservations are not covered: a late job leaves the next one a part of the budget.
 //!
 //! *Each task pinned to one CPU*: the analysis treats every CPU as a root of its own.
 
