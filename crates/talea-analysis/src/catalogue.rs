@@ -49,6 +49,7 @@ pub const ALL: &[TestInfo] = &[
     multi::partition::LOPEZ,
     multi::graham::INFO,
     multi::graham::FEDERATED,
+    tree::PRECEDENCE,
     // Tables.
     offline::INFO,
     tree::TABLE,

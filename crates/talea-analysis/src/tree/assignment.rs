@@ -16,8 +16,8 @@
 //! 2. An `fp` scheduler has at most 255 children.
 //!
 //! Every order that is found is analysed as a whole again, so that an incompatible test costs
-//! orders and never soundness. *No order exists* ([`PriorityAssignment::Stuck`], `refuted`) requires
-//! exact bounds and a compatible test.
+//! orders and never soundness. *No order exists* ([`PriorityAssignment::Stuck`], `refuted`)
+//! requires exact bounds and a compatible test.
 //!
 //! Cost: for n children at most n(n + 1)/2 bounds; with schedulers below, that number for each of
 //! these bounds.
@@ -158,18 +158,15 @@ impl Search<'_> {
     /// Finds priorities for all `fp` schedulers below `node` with which every task below it is
     /// proved.
     fn serve(&mut self, node: NodeId) -> Result<(), Stuck> {
-        match self.tree.get(node).map(|node| &node.spec) {
-            Some(NodeSpec::Task(_)) => self.check(node),
-            Some(NodeSpec::Scheduler(_)) => match children_by_priority(&self.tree, node) {
-                Some(children) => self.serve_by_priority(children),
-                None => {
-                    let children: Vec<NodeId> =
-                        self.tree.children(node).map(|(id, _)| id).collect();
-                    children.into_iter().try_for_each(|child| self.serve(child))
-                }
-            },
-            None => Ok(()),
+        let Some(of) = self.tree.get(node) else { return Ok(()) };
+        if matches!(of.spec, NodeSpec::Task(_)) {
+            return self.check(node);
         }
+        if let Some(children) = children_by_priority(&self.tree, node) {
+            return self.serve_by_priority(children);
+        }
+        let children: Vec<NodeId> = self.tree.children(node).map(|(id, _)| id).collect();
+        children.into_iter().try_for_each(|child| self.serve(child))
     }
 
     /// Checks that the task at `node` is proved with the priorities so far.

@@ -17,6 +17,7 @@
 use super::blocking::Blocking;
 use super::model::Model;
 use super::node_supply::NodeSupply;
+use super::precedence;
 use super::priority_keys::KeyOrder;
 use super::task_bound::{INFO, NoBound, Reason, TaskBound};
 use super::whole_root::WholeRoot;
@@ -40,6 +41,8 @@ pub(super) struct Bounds<'m> {
     responses: BTreeMap<NodeId, Option<Result<Span, NoBound>>>,
     /// `provenances[n]`: whether the bound of node `n` is exact, and its test.
     provenances: BTreeMap<NodeId, (TestKind, &'static TestInfo)>,
+    /// Bounds by [`precedence`], once a task has no other bound.
+    by_precedence: Option<BTreeMap<NodeId, Span>>,
 }
 
 impl<'m> Bounds<'m> {
@@ -57,6 +60,7 @@ impl<'m> Bounds<'m> {
             level_verdicts: BTreeMap::new(),
             responses: BTreeMap::new(),
             provenances: BTreeMap::new(),
+            by_precedence: None,
         }
     }
 
@@ -74,8 +78,21 @@ impl<'m> Bounds<'m> {
             return TaskBound { node, deadline, bound, kind, test };
         }
         let bound = self.bound(node);
+        if let Err(no) = &bound
+            && !matches!(no.reason, Reason::Overload | Reason::Starved)
+            && let Some(bound) = self.precedence_bound(node)
+        {
+            let (kind, test) = (TestKind::Sufficient, &precedence::INFO);
+            return TaskBound { node, deadline, bound: Ok(bound), kind, test };
+        }
         let (kind, test) = self.provenance(node);
         TaskBound { node, deadline, bound, kind, test }
+    }
+
+    /// Returns the bound by [`precedence`], which is computed for all tasks at the first call.
+    fn precedence_bound(&mut self, node: NodeId) -> Option<Span> {
+        let model = self.model;
+        self.by_precedence.get_or_insert_with(|| precedence::bounds(model)).get(&node).copied()
     }
 
     /// Returns the longest response of the task at `node`, counted from its arrival.

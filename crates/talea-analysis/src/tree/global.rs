@@ -14,9 +14,8 @@
 //! and arrives at least T apart is a task with the deadline T.
 //!
 //! *Tardiness under EDF*: if no test accepts tasks with D = T, each response is at most T and the
-//! tardiness bound of Devi and Anderson ([`crate::multi::tardiness`]). The same holds for tasks
-//! with D = T + c, with one c ≥ 0 for all: their absolute deadlines have the same order.
-//! Reservations are not covered: a late job leaves the next one a part of the budget.
+//! tardiness bound of Devi and Anderson ([`crate::multi::tardiness`]). Reservations are not
+//! covered: a late job leaves the next one a part of the budget.
 //!
 //! *Each task pinned to one CPU*: the analysis treats every CPU as a root of its own.
 
@@ -117,23 +116,23 @@ impl Bounds<'_> {
         own
     }
 
-    /// Returns a bound for each of `tasks` with D = T + c under EDF, which they may miss. The
-    /// constant c is the same for all tasks.
+    /// Returns a bound for each of `tasks` under EDF, which they may miss, if D − T is the same for
+    /// all: then EDF orders the jobs as with D = T.
     fn late_bounds(&self, tasks: &[Sporadic]) -> Option<(Vec<Span>, &'static TestInfo)> {
-        let beyond = |task: &Sporadic| task.deadline.checked_sub(task.period);
-        let common = beyond(tasks.first()?)?;
+        let late =
+            |task: &Sporadic| i128::from(task.deadline.as_ns()) - i128::from(task.period.as_ns());
+        let shift = tasks.first().map(late);
         let is_covered = |task: &Sporadic| {
-            mutate!("tree-global-common", beyond(task) == Some(common), beyond(task).is_some())
-                && task.jitter.is_zero()
-                && task.blocking.is_zero()
+            let is_shifted = mutate!("tree-global-shift", Some(late(task)) == shift, true);
+            is_shifted && task.jitter.is_zero() && task.blocking.is_zero()
         };
         if !tasks.iter().all(is_covered) {
             return None;
         }
-        let implicit = tasks.iter().map(|task| Sporadic { deadline: task.period, ..*task });
-        let implicit: Vec<Sporadic> = implicit.collect();
+        let tasks: Vec<Sporadic> =
+            tasks.iter().map(|task| Sporadic { deadline: task.period, ..*task }).collect();
         let mut scratch = multi::Scratch::new();
-        let late = tardiness::devi_anderson(&implicit, self.model.tree.cpus, &mut scratch).ok()?;
+        let late = tardiness::devi_anderson(&tasks, self.model.tree.cpus, &mut scratch).ok()?;
         let bound = |(task, late): (&Sporadic, Span)| {
             task.period.checked_add(mutate!("tree-global-tardiness", late, Span::ZERO))
         };

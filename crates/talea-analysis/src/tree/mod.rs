@@ -33,6 +33,8 @@
 //!   non-preemptive root.
 //! - Jobs that suspend themselves: flat preemptive roots by fixed keys or EDF on one CPU
 //!   ([`crate::uni::suspension`]).
+//! - Flat roots with graphs, accelerators, restricted migration or any affinities, where no other
+//!   rule gives a bound: the least fixed point of `precedence`.
 //! - A single graph with dedicated CPUs: Graham's bound for the longest chain to each node
 //!   (`graph`).
 //! - Off-line table: each task of the root by itself, job by job through its entries where arrivals
@@ -149,6 +151,7 @@ mod node_supply;
 mod overheads;
 mod passes;
 mod phases;
+mod precedence;
 mod priority_keys;
 mod queries;
 mod responses;
@@ -168,6 +171,7 @@ pub use chain::{
 };
 pub use demand_plot::DemandPlot;
 pub use phases::INFO as KNOWN_PHASES;
+pub use precedence::INFO as PRECEDENCE;
 pub use root_model::RootModel;
 pub use table::INFO as TABLE;
 pub use task_bound::{INFO, NoBound, Reason, TaskBound};

@@ -74,12 +74,14 @@ pub enum Reason {
     /// The server is not proved to receive its budget within its period, so its supply cannot be
     /// relied on.
     Starved,
-    /// No test known: a graph activates the task.
+    /// No test known: a graph activates the task, and the root is not flat, or the activation may
+    /// not complete before the next one.
     Graph,
     /// No test known: jobs suspend themselves, in a root that is not flat and preemptive by fixed
     /// keys or EDF, or beside resources, graphs, curves, sections, overheads or stalls.
     Suspension,
-    /// No test known: jobs wait for accelerators.
+    /// No test known: jobs wait for accelerators, in a root that is not flat or without
+    /// inheritance.
     Accelerators,
     /// No test known: resources are nested, have no protocol, or are used by other tasks than the
     /// children of an `fp` or `edf` root.
@@ -151,11 +153,15 @@ impl Reason {
                 "overload: the demand at this priority and above exceeds the supply"
             }
             Reason::Starved => "the server is not guaranteed its budget within its period",
-            Reason::Graph => "no test known for tasks activated by a graph",
+            Reason::Graph => {
+                "no test known for a graph in a root that is not flat, or that may not complete before its next arrival"
+            }
             Reason::Suspension => {
                 "no test known for jobs that suspend themselves elsewhere than in a flat preemptive root by fixed keys or EDF on one CPU, without resources, graphs, curves, sections, overheads and stalls"
             }
-            Reason::Accelerators => "no test known for jobs that wait for accelerators",
+            Reason::Accelerators => {
+                "no test gives a bound for these jobs that wait for accelerators"
+            }
             Reason::Resources => "no test known for this use of shared resources",
             Reason::Sections => {
                 "no test known for preemption points or floating sections elsewhere than in a flat root by fixed keys or EDF, without resources, overheads and stalls"

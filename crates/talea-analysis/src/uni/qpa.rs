@@ -254,8 +254,8 @@ fn earlier(rows: &[PreparedTask], found: u64, mut steps: u32) -> (u64, u64) {
     least
 }
 
-/// Returns `far`, or the longest deadline `latest` plus a hyperperiod if that is earlier. A walk from
-/// a near `far` takes fewer steps than the hyperperiod itself.
+/// Returns `far`, or the longest deadline `latest` plus a hyperperiod if that is earlier. A walk
+/// from a near `far` takes fewer steps than the hyperperiod itself.
 fn within_hyperperiod(rows: &[PreparedTask], latest: u64, far: u64) -> u64 {
     if far / 64 < latest {
         return far;

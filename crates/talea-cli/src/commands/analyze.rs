@@ -68,7 +68,10 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
         return match what {
             SynthesisTarget::Server => server::server(args, &system),
             SynthesisTarget::Partitions => partitions::partitions(args, &system),
-            SynthesisTarget::Priorities => priorities::priorities(args, &system),
+            SynthesisTarget::Priorities => {
+                let changes = args.what_if.iter().map(ToString::to_string).collect();
+                priorities::priorities(&args.file, changes, args.output.json, &system)
+            }
             SynthesisTarget::Table => synthesize::table(args, &system),
         };
     }

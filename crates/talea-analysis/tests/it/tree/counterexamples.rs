@@ -4,7 +4,7 @@
 use crate::rng::{Deadlines, random, rng};
 use talea_analysis::multi::{self, bertogna_cirinei};
 use talea_analysis::test_info::TestKind;
-use talea_analysis::tree::{Reason, RootModel, TaskBound};
+use talea_analysis::tree::{PRECEDENCE, Reason, RootModel, TaskBound};
 use talea_core::engine::{
     NodeId, NodeSpec, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree, Version,
 };
@@ -475,10 +475,15 @@ fn on_several_cpus_the_accepting_test_is_named() {
             .iter()
             .all(|answer| answer.bound.as_ref().is_err_and(|no| no.reason == Reason::Overload))
     );
+    // No test accepts C > D. Two tasks on two CPUs do not delay each other.
     let long = on(&[(5, 9, 4), (1, 9, 9)]);
+    let bounds: Vec<_> = long.iter().map(|answer| answer.bound.clone().map(Span::as_ns)).collect();
+    assert_eq!(bounds, [Ok(5), Ok(1)]);
+    assert!(long.iter().all(|answer| answer.test.name == PRECEDENCE.name));
+    let late = on(&[(5, 9, 4), (9, 9, 9), (9, 9, 9)]);
     assert!(
-        long.iter()
-            .all(|answer| answer.bound.as_ref().is_err_and(|no| no.reason == Reason::Insufficient))
+        late.iter()
+            .all(|answer| answer.bound.as_ref().is_err_and(|no| no.reason != Reason::Overload))
     );
 }
 

@@ -11,6 +11,7 @@ mod graphs;
 mod interference;
 mod lost_time;
 mod phases;
+mod precedence;
 mod published;
 mod random_trees;
 mod simulated;

@@ -163,7 +163,7 @@ const PINNED: [(Family, u64, u64); 10] = [
     (Family::ResourcesOverheads, 439, 2),
     (Family::Flat, 1000, 192),
     (Family::Band, 668, 0),
-    (Family::Global, 773, 0),
+    (Family::Global, 935, 0),
     (Family::NonPreemptiveAbove, 128, 0),
 ];
 

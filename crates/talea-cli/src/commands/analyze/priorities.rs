@@ -1,9 +1,9 @@
 //! `--synthesize priorities`: the system file with priorities for the children of `fp` schedulers.
 
-use super::AnalyzeArgs;
 use super::names::name_of;
 use serde::Serialize;
 use std::fmt::Write;
+use std::path::Path;
 use talea_analysis::tree::{PriorityAssignment, RootModel, assign_priorities};
 use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_study::exit::Exit;
@@ -34,21 +34,21 @@ struct PriorityOf {
     before: u8,
 }
 
-pub(super) fn priorities(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> {
+/// Writes `system` with priorities that serve every task, or says which tasks none serves.
+pub(super) fn priorities(
+    file: &Path,
+    what_if: Vec<String>,
+    json: bool,
+    system: &System,
+) -> anyhow::Result<Exit> {
     let mut changed = system.clone();
     let mut roots = Vec::new();
     for root in &mut changed.roots {
         roots.push(assign(root));
     }
-    let what_if: Vec<String> = args.what_if.iter().map(ToString::to_string).collect();
     let found = roots.iter().all(|root| root.why_not.is_none());
-    if args.output.json {
-        print_json(&PrioritiesReport {
-            file: args.file.display().to_string(),
-            what_if,
-            found,
-            roots,
-        })?;
+    if json {
+        print_json(&PrioritiesReport { file: file.display().to_string(), what_if, found, roots })?;
     } else {
         for root in &roots {
             if let Some(why) = &root.why_not {

@@ -1,0 +1,440 @@
+//! The forms of the equation for one item.
+
+use super::read::{Item, Order, System};
+use crate::Sporadic;
+use crate::uni::{Scratch, edf_response};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+use talea_core::mutate;
+use talea_core::{Span, Work};
+
+/// Equations, with the responses of the round before.
+pub(super) struct Forms<'s> {
+    pub(super) system: &'s System,
+    pub(super) responses: &'s [Option<u64>],
+}
+
+/// No steps are left.
+type Steps<T> = Option<T>;
+
+/// Part of a graph whose window the general form computes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    /// The item and all its predecessors, from the arrival of the graph.
+    Chain,
+    /// The item, from the completion of its predecessors.
+    Node,
+}
+
+/// Demand of another item: the longest response R, and the limit of its jobs.
+struct Demand {
+    cost: u64,
+    period: u64,
+    response: u64,
+    most_jobs: u64,
+    /// Blocking after each of its jobs.
+    again: u64,
+}
+
+impl Demand {
+    /// W in a window of length `window`.
+    fn work(&self, window: u64) -> u64 {
+        let reach = self.reach(window);
+        let whole = (reach / self.period).saturating_mul(self.cost);
+        let work = whole.saturating_add((reach % self.period).min(self.cost));
+        work.min(self.most_jobs.saturating_mul(self.cost))
+    }
+
+    /// Blocking after all jobs in a window of length `window`.
+    fn blocking(&self, window: u64) -> u64 {
+        let jobs = (self.reach(window) / self.period).saturating_add(1).min(self.most_jobs);
+        jobs.saturating_mul(self.again)
+    }
+
+    fn reach(&self, window: u64) -> u64 {
+        window.saturating_add(self.response).saturating_sub(self.cost)
+    }
+}
+
+impl Forms<'_> {
+    fn item(&self, at: usize) -> &Item {
+        &self.system.items[at]
+    }
+
+    /// Returns the level of an item: the least urgent key of `chain`.
+    fn level(&self, chain: impl Iterator<Item = usize>) -> u64 {
+        match self.system.order {
+            Order::Keys => chain.map(|one| self.item(one).key).max().unwrap_or(0),
+            Order::Deadlines | Order::Any => u64::MAX,
+        }
+    }
+
+    /// Whether accelerators are shared in a way that [`Forms::holders`] does not bound.
+    fn counts_holders(&self) -> bool {
+        self.system.cpus > 1 || self.system.order != Order::Keys
+    }
+
+    /// Returns the general form: `Some(None)` if the item has no bound by it.
+    pub(super) fn general(&self, at: usize, part: Part, steps: &mut u64) -> Steps<Option<u64>> {
+        let system = self.system;
+        let item = self.item(at);
+        let (chain, length, hops) = match part {
+            Part::Chain => (item.before.clone(), item.chain, item.hops),
+            Part::Node => (BTreeSet::from([at]), item.cost, 1),
+        };
+        let release = match part {
+            Part::Chain => Some(item.jitter),
+            Part::Node => self.completion(&item.predecessors, item.jitter),
+        };
+        let Some(release) = release else { return Some(None) };
+        let level = self.level(chain.iter().copied());
+        let in_level = |other: &Item| other.key <= level;
+        let own = item.graph.iter().map(|&one| (one, self.item(one))).filter(|&(one, of)| {
+            in_level(of) && !item.after.contains(&one) && !item.before.contains(&one)
+        });
+        let own_count = match part {
+            Part::Chain => own.clone().count() + chain.len() - 1,
+            Part::Node => own.clone().count(),
+        };
+        let before = item.before.iter().map(|&one| self.item(one).cost).sum::<u64>();
+        let rest = match part {
+            Part::Chain => before.saturating_sub(length),
+            Part::Node => 0,
+        };
+        let rest = own.fold(rest, |sum, (_, of)| sum.saturating_add(of.cost));
+        // Non-preemptive jobs on one CPU never find an accelerator held.
+        let shares = system.preemptive || system.cpus > 1;
+        let counts_holders = shares && self.counts_holders();
+        let level_needs = if counts_holders {
+            system.items.iter().filter(|of| in_level(of)).fold(0, |bits, of| bits | of.uses)
+        } else {
+            0
+        };
+        let (mut mask, mut least, mut waits) = (0, u32::MAX, 0);
+        for &one in &chain {
+            let of = self.item(one);
+            (mask, least) = (mask | of.mask, least.min(of.mask.count_ones()));
+            waits |= of.uses;
+        }
+        let contenders = system.items.iter().enumerate().filter(|&(other, of)| {
+            counts_holders && of.uses & waits != 0 && chain.iter().any(|&one| one != other)
+        });
+        let waits_for = contenders.fold(0, |cpus, (_, of)| cpus | of.mask);
+        mask |= waits_for;
+        let stays = system.preemptive && !system.migrates;
+        let is_serial = mutate!("tree-precedence-bound", stays, false) || waits_for != 0;
+        let parallel = if is_serial { 1 } else { u64::from(least.max(1)) };
+        let meets = |of: &Item| of.mask & mask != 0;
+        let blocks = |of: &Item| {
+            meets(of)
+                && match system.order {
+                    Order::Keys => !in_level(of),
+                    Order::Deadlines => true,
+                    Order::Any => false,
+                }
+        };
+        // Nodes of the same activation that may come first are in `rest`, and no other activation
+        // is pending.
+        let others = || {
+            let is_own = |other: usize| item.graph.contains(&other) && system.order != Order::Keys;
+            system.items.iter().enumerate().filter(move |&(other, _)| other != at && !is_own(other))
+        };
+        let blocking = if system.preemptive {
+            0
+        } else if system.items.iter().any(|of| !of.is_known && meets(of)) {
+            return Some(None);
+        } else {
+            let longest = others().filter(|&(_, of)| blocks(of)).map(|(_, of)| of.cost).max();
+            mutate!("tree-precedence-blocking", longest.unwrap_or(0), 0)
+        };
+        let mut demands = Vec::new();
+        let mut queued: BTreeMap<usize, Demand> = BTreeMap::new();
+        for (other, of) in system.items.iter().enumerate() {
+            let holds = of.uses & level_needs != 0;
+            let is_counted = if item.graph.contains(&other) {
+                holds && !in_level(of)
+            } else {
+                in_level(of) || holds
+            };
+            if !is_counted || !meets(of) {
+                continue;
+            }
+            let Some(response) = self.responses[other] else { return Some(None) };
+            let most_jobs = if system.order == Order::Deadlines && !holds {
+                let reach = item.deadline.saturating_add(response).saturating_sub(of.deadline);
+                reach.div_ceil(of.period)
+            } else {
+                u64::MAX
+            };
+            // When an accelerator is free again, a job outside the level may have begun.
+            let part_is_node = matches!(part, Part::Node);
+            let again = if waits_for != 0 && of.uses & waits != 0 { blocking } else { 0 };
+            let demand = Demand { cost: of.cost, period: of.period, response, most_jobs, again };
+            if part_is_node && of.key == level && self.is_queue_of_chains(other) {
+                // One job of the chain may have been released before.
+                let longest = queued.entry(of.graph[0]).or_insert(Demand {
+                    most_jobs: 1,
+                    response: 0,
+                    cost: 0,
+                    ..demand
+                });
+                longest.response = longest.response.max(response);
+                longest.cost =
+                    mutate!("tree-precedence-queue", longest.cost.max(of.cost), longest.cost);
+            } else {
+                demands.push(demand);
+            }
+        }
+        demands.extend(queued.into_values());
+        // Own nodes that hold accelerators can precede such a job once each.
+        let own_again =
+            if waits_for != 0 { blocking.saturating_mul(item.graph.len() as u64) } else { 0 };
+        let Some(holders) = (if counts_holders { Some(0) } else { self.holders(level) }) else {
+            return Some(None);
+        };
+        // Every CPU executes the level when a job waits or is preempted.
+        let is_symmetric = system.items.iter().all(|of| of.mask == self.item(0).mask);
+        let count = demands.len() + own_count;
+        if is_symmetric && system.preemptive && waits_for == 0 && holders == 0 {
+            let enough = mutate!("tree-precedence-few", count < least as usize, count < 9);
+            if enough && length <= item.period.saturating_sub(release) {
+                return Some(Some(release.saturating_add(length)));
+            }
+        }
+        let extra = rest.saturating_add(holders).saturating_add(own_again);
+        let hops = if system.cpus > 1 { hops } else { 1 };
+        // A job that is not preempted meets no work after its start.
+        let last = if system.preemptive { 0 } else { item.cost };
+        let (ahead, reach) = (length - last, u64::from(last > 0));
+        let fixed = ahead.saturating_add(blocking.saturating_mul(hops));
+        let limit = item.period.saturating_sub(release);
+        let mut window = fixed;
+        let mut works = Vec::with_capacity(demands.len());
+        while window <= limit {
+            *steps = steps.checked_sub(1 + demands.len() as u64)?;
+            let most = window - ahead + 1;
+            works.clear();
+            works.extend(demands.iter().map(|of| of.work(window + reach)));
+            let again = demands.iter().map(|of| of.blocking(window + reach));
+            let capped = works.iter().map(|work| work.min(&most));
+            let sum = capped.copied().chain(again).fold(extra, u64::saturating_add);
+            let next = fixed.saturating_add(sum / parallel);
+            if next <= window {
+                return Some(Some(release.saturating_add(window).saturating_add(last)));
+            }
+            // With `parallel` demands at their limit, each window is too short by one. So the
+            // window exceeds one of these demands.
+            let place = works.len().checked_sub(parallel as usize);
+            let jump = place.map_or(0, |place| *works.select_nth_unstable(place).1);
+            window = next.max(ahead.saturating_add(jump));
+        }
+        Some(None)
+    }
+
+    /// Whether equal keys are served in the order of release, and the graph of `at` is a chain of
+    /// tasks with equal keys, of which one is released at a time.
+    fn is_queue_of_chains(&self, at: usize) -> bool {
+        let system = self.system;
+        let graph = &self.item(at).graph;
+        let is_ordered = |&one: &usize| {
+            let of = self.item(one);
+            of.key == self.item(at).key && of.before.len() + of.after.len() == graph.len()
+        };
+        system.keeps_order
+            && system.items.iter().all(|of| of.uses == 0)
+            && graph.iter().all(is_ordered)
+    }
+
+    /// Returns the latest completion of `predecessors`, at least `release`; `None` if one has no
+    /// bound.
+    fn completion(&self, predecessors: &[usize], release: u64) -> Option<u64> {
+        predecessors
+            .iter()
+            .try_fold(release, |latest, &one| self.responses[one].map(|of| latest.max(of)))
+    }
+
+    /// Returns the longest blocking of `level` by jobs outside it that hold accelerators, on one
+    /// CPU; `None` if it has no bound.
+    fn holders(&self, level: u64) -> Option<u64> {
+        if self.system.preemptive { self.holders_on(u64::MAX, level) } else { Some(0) }
+    }
+
+    /// Returns [`Forms::holders`] among the items that may use a CPU of `mask`.
+    fn holders_on(&self, mask: u64, level: u64) -> Option<u64> {
+        let items = || self.system.items.iter().filter(|of| of.mask & mask != 0);
+        let needs = items().filter(|of| of.key <= level).fold(0, |bits, of| bits | of.uses);
+        let outside = || items().filter(|of| of.key > level);
+        let is_known = outside().all(|of| of.is_known || of.uses & needs == 0);
+        let longest = mutate!("tree-precedence-holders", blocking(outside(), needs), 0);
+        is_known.then_some(longest)
+    }
+
+    /// Whether the items on the CPU of `mask` share accelerators only with each other.
+    fn shares_here(&self, mask: u64) -> bool {
+        let uses = |is_here: bool| {
+            let items = self.system.items.iter().filter(|of| (of.mask & mask != 0) == is_here);
+            items.fold(0, |bits, of| bits | of.uses)
+        };
+        uses(true) & uses(false) == 0
+    }
+
+    /// Returns the local form: `Some(None)` if the item has no bound by it.
+    pub(super) fn local(&self, at: usize, steps: &mut u64) -> Steps<Option<u64>> {
+        let system = self.system;
+        let item = self.item(at);
+        let is_covered = system.order == Order::Keys
+            && system.preemptive
+            && item.is_pinned()
+            && self.shares_here(item.mask);
+        // A task that may use this CPU and others may arrive here at any distance.
+        let is_apart = |of: &Item| of.mask & item.mask == 0 || of.is_pinned();
+        if !is_covered || !system.items.iter().all(is_apart) {
+            return Some(None);
+        }
+        let is_here = |one: usize| self.item(one).mask == item.mask;
+        // Local chain back from the item, and the latest completion of the predecessors elsewhere.
+        let mut chain = vec![at];
+        let mut release = Some(item.jitter);
+        let mut next = 0;
+        while let Some(&one) = chain.get(next) {
+            next += 1;
+            for &predecessor in &self.item(one).predecessors {
+                if !is_here(predecessor) {
+                    release = release.zip(self.responses[predecessor]).map(|(a, b)| a.max(b));
+                } else if !chain.contains(&predecessor) {
+                    chain.push(predecessor);
+                }
+            }
+        }
+        let Some(release) = release else { return Some(None) };
+        let level = self.level(chain.iter().copied());
+        let in_level = |one: usize| self.item(one).key <= level && is_here(one);
+        // Latest release of an item of the level; `None` if it has no bound.
+        let jitter = |one: usize| {
+            let of = self.item(one);
+            if of.before.iter().all(|&one| in_level(one)) {
+                return Some(of.jitter);
+            }
+            self.completion(&of.predecessors, of.jitter)
+        };
+        let (mut own, mut own_all, mut own_release) = (0u64, 0u64, release);
+        let mut others: Vec<(u64, u64, u64)> = Vec::new();
+        for (one, of) in system.items.iter().enumerate().filter(|&(one, _)| in_level(one)) {
+            let Some(latest) = jitter(one).filter(|_| of.is_known) else { return Some(None) };
+            let jitter = mutate!("tree-precedence-jitter", latest, of.jitter);
+            if item.graph.contains(&one) {
+                own_all = own_all.saturating_add(of.cost);
+                own_release = own_release.max(jitter);
+                if !item.after.contains(&one) {
+                    own = own.saturating_add(of.cost);
+                }
+            } else {
+                match others.iter_mut().find(|other| (other.1, other.2) == (of.period, jitter)) {
+                    Some(other) => other.0 = other.0.saturating_add(of.cost),
+                    None => others.push((of.cost, of.period, jitter)),
+                }
+            }
+        }
+        let Some(blocking) = self.holders_on(item.mask, level) else { return Some(None) };
+        let mut window = |work: u64, release: u64| -> Steps<Option<u64>> {
+            let limit = item.period.saturating_sub(release);
+            let mut window = work;
+            while window <= limit {
+                *steps = steps.checked_sub(1 + others.len() as u64)?;
+                let next = others.iter().fold(work, |sum, &(cost, period, jitter)| {
+                    let jobs = window.saturating_add(jitter).div_ceil(period);
+                    sum.saturating_add(jobs.saturating_mul(cost))
+                });
+                if next <= window {
+                    return Some(Some(release.saturating_add(window)));
+                }
+                window = next;
+            }
+            Some(None)
+        };
+        // The whole local work ends before the next arrival.
+        if window(own_all.saturating_add(blocking), own_release)?.is_none() {
+            return Some(None);
+        }
+        window(own.saturating_add(blocking), release)
+    }
+
+    /// Returns the deadline form of all items.
+    pub(super) fn by_deadline(&self, steps: &mut u64) -> Vec<Option<u64>> {
+        let system = self.system;
+        let mut found = vec![None; system.items.len()];
+        if system.order != Order::Deadlines || !system.preemptive {
+            return found;
+        }
+        for cpu in 0..system.cpus {
+            let mask = 1 << cpu;
+            let here: Vec<usize> =
+                (0..system.items.len()).filter(|&one| self.item(one).mask & mask != 0).collect();
+            let is_whole = here.iter().all(|&one| {
+                let of = self.item(one);
+                let same = |&other: &usize| {
+                    (self.item(other).mask, self.item(other).deadline) == (mask, of.deadline)
+                };
+                of.is_known && of.graph.iter().all(same)
+            });
+            if !is_whole || !self.shares_here(mask) {
+                continue;
+            }
+            // The first item of a graph stands for it.
+            let mut graphs: BTreeMap<usize, Sporadic> = BTreeMap::new();
+            for &one in &here {
+                let of = self.item(one);
+                let task = graphs.entry(of.graph[0]).or_insert(Sporadic {
+                    jitter: Span::from_ns(of.jitter),
+                    blocking: Work::from_ns(self.holders_by_deadline(mask, of.deadline)),
+                    ..Sporadic::new(
+                        Work::ZERO,
+                        Span::from_ns(of.period),
+                        Span::from_ns(of.deadline),
+                    )
+                });
+                task.cost = Work::from_ns(task.cost.as_ns().saturating_add(of.cost));
+                task.jitter = task.jitter.max(Span::from_ns(of.jitter));
+            }
+            let tasks: Vec<Sporadic> = graphs.values().copied().collect();
+            let mut out = vec![None; tasks.len()];
+            if edf_response::bounds(&tasks, &mut Scratch::with_limit(*steps), &mut out).is_err() {
+                continue;
+            }
+            for (&graph, bound) in graphs.keys().zip(out) {
+                for &one in &self.item(graph).graph {
+                    found[one] = bound.map(|bound| bound.arrival.as_ns());
+                }
+            }
+        }
+        found
+    }
+
+    /// Returns the longest blocking of jobs with a relative deadline of `deadline` or more, by jobs
+    /// with later deadlines that hold accelerators.
+    fn holders_by_deadline(&self, mask: u64, deadline: u64) -> u64 {
+        let items = || self.system.items.iter().filter(|of| of.mask & mask != 0);
+        let at = |last: u64| {
+            let needs = items().filter(|of| of.deadline <= last).fold(0, |bits, of| bits | of.uses);
+            blocking(items().filter(|of| of.deadline > last), needs)
+        };
+        let later = items().map(|of| of.deadline).filter(|&other| other >= deadline);
+        mutate!("tree-precedence-holders-edf", later.map(at).max().unwrap_or(0), 0)
+    }
+}
+
+/// Returns the longest work of `outside` that can hold accelerators in `needs` at one instant: one
+/// job of each task, and one for each accelerator.
+fn blocking<'i>(outside: impl Iterator<Item = &'i Item>, needs: u64) -> u64 {
+    let (mut by_task, mut by_accelerator) = (0u64, [0u64; 64]);
+    for of in outside.filter(|of| of.uses & needs != 0) {
+        by_task = by_task.saturating_add(of.cost);
+        for (bit, longest) in by_accelerator.iter_mut().enumerate() {
+            if of.uses & needs & (1 << bit) != 0 {
+                *longest = of.cost.max(*longest);
+            }
+        }
+    }
+    by_task.min(by_accelerator.iter().fold(0, |sum, &longest| sum.saturating_add(longest)))
+}

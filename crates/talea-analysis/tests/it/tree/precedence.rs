@@ -1,0 +1,237 @@
+//! Random systems of YASMIN's model (graphs, versions, accelerators, migration at job boundaries)
+//! in the simulator: no response exceeds its bound, and few tasks have an unknown verdict.
+
+use crate::rng::{Rng, rng, rounds};
+use std::collections::BTreeMap;
+use talea_analysis::tree::{PRECEDENCE, RootModel, TaskBound};
+use talea_core::engine::{Affinity, Migration, NodeId, SchedulerSpec, TaskSpec, Tree, Version};
+use talea_core::sched::PolicySpec;
+use talea_core::workload::{Arrivals, Cost, CostMode, Source};
+use talea_core::{Span, Time, Work};
+use talea_sim::{Jobs, Simulation, Workload};
+
+const POLICIES: [PolicySpec; 4] = [
+    PolicySpec::Edf,
+    PolicySpec::RateMonotonic,
+    PolicySpec::DeadlineMonotonic,
+    PolicySpec::FixedPriority,
+];
+
+/// How tasks are mapped to CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Mapping {
+    OneCpu,
+    /// Each task on a CPU of its own choice.
+    Partitioned,
+    /// Any CPU, with migration at job boundaries: YASMIN's global mapping.
+    JobBoundaries,
+    /// Any CPU at any time, or random affinities.
+    Affinities,
+}
+
+/// Root with the workload of its tasks.
+struct Random {
+    tree: Tree,
+    sources: Vec<Source>,
+    mapping: Mapping,
+}
+
+struct Draw<'r> {
+    rng: &'r mut Rng,
+    tree: Tree,
+    sources: Vec<Source>,
+    mapping: Mapping,
+    accelerators: u64,
+}
+
+impl Draw<'_> {
+    /// Adds a task or a node with `work` in each activation.
+    fn task(&mut self, spec: TaskSpec, period: Option<u64>, work: u64) -> NodeId {
+        let cpus = u64::from(self.tree.cpus);
+        let mut spec = spec;
+        match self.mapping {
+            Mapping::Partitioned => spec.affinity = Affinity(1 << self.rng.below(cpus)),
+            Mapping::Affinities if self.rng.below(2) == 0 => {
+                spec.affinity = Affinity(self.rng.between(1, (1 << cpus) - 1));
+            }
+            _ => {}
+        }
+        let cost = |rng: &mut Rng, most: u64| match rng.below(2) {
+            0 => Cost::Constant(Work::from_ns(most)),
+            _ => Cost::Uniform { min: Work::from_ns(most.div_ceil(2)), max: Work::from_ns(most) },
+        };
+        let mut costs = Vec::new();
+        let versions = self.rng.between(1, 2);
+        for number in 0..versions {
+            let mut version = Version::new(&format!("v{number}"));
+            if self.accelerators > 0 && self.rng.below(4) == 0 {
+                let which = self.rng.below(self.accelerators) as u32;
+                version.accelerators.push(talea_core::engine::AcceleratorId(which));
+            }
+            spec.versions.push(version);
+            costs.push(cost(self.rng, (work - number * work / 3).max(1)));
+        }
+        let cost = if costs.len() == 1 { costs.remove(0) } else { Cost::Versions(costs) };
+        self.sources.push(match period {
+            None => Source::activated(cost),
+            Some(period) => {
+                let period = Span::from_ns(period);
+                let arrivals = match self.rng.below(3) {
+                    0 => Arrivals::Sporadic {
+                        offset: Span::ZERO,
+                        separation: period,
+                        extra_separation: Span::from_ns(self.rng.between(1, 9)),
+                    },
+                    _ => Arrivals::Periodic {
+                        offset: Span::from_ns(self.rng.below(2) * self.rng.below(20)),
+                        period,
+                        jitter: Span::from_ns(self.rng.below(2) * self.rng.below(5)),
+                    },
+                };
+                Source { arrivals, cost }
+            }
+        });
+        self.tree.task(Tree::ROOT, spec)
+    }
+
+    fn root_spec(&mut self, period: u64) -> TaskSpec {
+        let mut spec = TaskSpec::new("task", Span::from_ns(period));
+        spec.deadline = Span::from_ns(self.rng.between(period * 3 / 4, period));
+        spec.priority = self.rng.between(1, 4) as u8;
+        spec
+    }
+}
+
+/// Draws a system with one to three independent tasks and one or two graphs of two to five nodes.
+/// The utilization of each CPU is between 0.1 and `most` thousandths.
+fn random(rng: &mut Rng, mapping: Mapping, most: u64) -> Random {
+    let mut root = SchedulerSpec::new("root", POLICIES[rng.below(4) as usize].clone());
+    root.preemptive = rng.below(5) > 0;
+    let cpus = if mapping == Mapping::OneCpu { 1 } else { rng.between(2, 3) as u32 };
+    let mut tree = Tree::new(cpus, root);
+    if mapping == Mapping::JobBoundaries {
+        tree.migration = Migration::JobBoundaries;
+    }
+    let accelerators = rng.below(3);
+    for _ in 0..accelerators {
+        tree.accelerator("device");
+    }
+    let (independent, graphs) = (rng.between(1, 3), rng.between(1, 2));
+    let load = rng.between(100, most) * u64::from(cpus);
+    let mut draw = Draw { rng, tree, sources: Vec::new(), mapping, accelerators };
+    let share = load / (independent + graphs);
+    for number in 0..independent + graphs {
+        let period = draw.rng.between(40, 400);
+        let work = (share * period / 1000).max(2);
+        let spec = draw.root_spec(period);
+        if number < independent {
+            draw.task(spec, Some(period), work.min(period));
+            continue;
+        }
+        let count = draw.rng.between(2, 5);
+        let each = (work / count).max(1);
+        let mut nodes = vec![draw.task(spec, Some(period), each)];
+        for _ in 1..count {
+            let mut spec = TaskSpec::node("node");
+            if draw.rng.below(5) == 0 {
+                spec = draw.root_spec(period);
+            }
+            let node = draw.task(spec, None, each);
+            let first = draw.rng.below(nodes.len() as u64) as usize;
+            for (at, &from) in nodes.iter().enumerate() {
+                if at == first || draw.rng.below(4) == 0 {
+                    draw.tree.channel(from, node, 0);
+                }
+            }
+            nodes.push(node);
+        }
+    }
+    let Draw { tree, sources, .. } = draw;
+    Random { tree, sources, mapping }
+}
+
+impl Random {
+    /// Returns the longest simulated response of each task, from the arrival of its graph, and
+    /// whether a job was late.
+    fn simulated(&self, answers: &[TaskBound]) -> Vec<(Span, bool)> {
+        let mut longest = vec![(Span::ZERO, false); self.sources.len()];
+        for (seed, case) in [(1, CostMode::Worst), (2, CostMode::Sampled), (3, CostMode::Sampled)] {
+            let workload = Workload { sources: self.sources.clone(), seed };
+            let engine = self.tree.build().expect("a tree");
+            let world = Simulation::new(engine, self.tree.cpus, &workload);
+            let mut jobs = Jobs::default();
+            world.with_cost_mode(case).run(Time::from_ns(20_000), &mut jobs);
+            for job in &jobs.ended {
+                let at = job.task.0 as usize;
+                let deadline = answers[at].deadline.as_ns();
+                let since = Span::from_ns(job.end.as_ns() + deadline - job.deadline.as_ns());
+                longest[at] = (since.max(longest[at].0), longest[at].1 || job.end > job.deadline);
+            }
+        }
+        longest
+    }
+}
+
+/// Counts of verdicts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Verdicts {
+    proved: u32,
+    refuted: u32,
+    unknown: u32,
+    /// Proved by this test.
+    gained: u32,
+    reached: u32,
+}
+
+fn survey(seed: u64, count: u64, most: u64) -> BTreeMap<Mapping, Verdicts> {
+    let mut rng = rng(seed);
+    let mut all: BTreeMap<Mapping, Verdicts> = BTreeMap::new();
+    let mappings =
+        [Mapping::OneCpu, Mapping::Partitioned, Mapping::JobBoundaries, Mapping::Affinities];
+    for number in 0..count {
+        let system = random(&mut rng, mappings[number as usize % 4], most);
+        let answers = RootModel::new(&system.tree, &system.sources).bounds();
+        let longest = system.simulated(&answers);
+        let verdicts = all.entry(system.mapping).or_default();
+        for (answer, &(longest, is_late)) in answers.iter().zip(&longest) {
+            if let Ok(bound) = answer.bound {
+                assert!(
+                    longest <= bound,
+                    "{longest} and {bound} by {} of {:?} in set {number}: {:?} {:?}",
+                    answer.test.name,
+                    answer.node,
+                    system.tree,
+                    system.sources
+                );
+                verdicts.reached += u32::from(longest == bound);
+            }
+            let is_gained = answer.is_proved() && answer.test.name == PRECEDENCE.name;
+            verdicts.gained += u32::from(is_gained);
+            match (answer.is_proved(), is_late) {
+                (true, _) => verdicts.proved += 1,
+                (false, true) => verdicts.refuted += 1,
+                (false, false) => verdicts.unknown += 1,
+            }
+        }
+    }
+    all
+}
+
+/// YASMIN's experiments draw a utilization of at most a quarter of each CPU.
+#[test]
+fn no_simulated_response_exceeds_its_bound() {
+    for (most, limit) in [(250, 150), (400, 300), (800, 500)] {
+        let all = survey(61, rounds(800), most);
+        let (mut unknown, mut without, mut tasks) = (0, 0, 0);
+        for (mapping, of) in &all {
+            let sum = of.proved + of.refuted + of.unknown;
+            println!("U up to {most}, {mapping:?}: {of:?}, {} % unknown", 100 * of.unknown / sum);
+            (unknown, tasks) = (unknown + of.unknown, tasks + sum);
+            without += of.unknown + of.gained;
+            assert!(of.reached > 0, "{mapping:?}: no bound is attained");
+        }
+        println!("U up to {most}: {unknown} of {tasks} unknown, {without} without this test");
+        assert!(unknown * 1_000 < tasks * limit, "{unknown} of {tasks}");
+        assert!(most > 250 || without * 1_000 > tasks * 950, "{without} of {tasks}");
+    }
+}
