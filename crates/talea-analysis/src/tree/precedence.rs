@@ -29,7 +29,8 @@
 //! is not preempted, m is the smallest affinity in it: a ready job of v waits only while all its
 //! CPUs execute the level (A. Gujarati, F. Cerqueira and B. Brandenburg, ECRTS 2013, for weak
 //! affinities). A preempted job that is bound to its CPU waits while that CPU executes the level,
-//! and m = 1. By deadline, W_u counts at most ⌈(D_v − D_u + R_u)/T_u⌉ jobs.
+//! and m = 1. By deadline, W_u counts at most ⌈(D_v − D_u + R_u)/T_u⌉ jobs. In a preemptive root
+//! with equal affinities, fewer items than CPUs cause no delay.
 //!
 //! The window may also begin when the predecessors of v are complete; then the chain is v alone. On
 //! one CPU that serves equal keys in the order of release, only jobs with v's key that were

@@ -227,7 +227,8 @@ pub(super) fn extended_duration(root: &Root, duration: Span) -> Option<Span> {
 /// first job and minimal jitter for the others. A task itself is released with the others, or so
 /// that one of its deadlines is one of another task's (the phases of M. Spuri, INRIA RR-2772,
 /// 1996). If the file gives phases, each task keeps its own, and the first job has its maximal
-/// jitter. The synchronous release is one run for all tasks; the remaining tasks share the
+/// jitter. Tasks whose phase the file leaves free are then released with the first job of each task
+/// in `late`. The synchronous release is one run for all tasks; the remaining tasks share the
 /// remaining number of simulated jobs equally. A task in `proved` must not be late in any of these
 /// runs.
 pub(super) fn search(
@@ -244,7 +245,8 @@ pub(super) fn search(
     let mut left = MAX_SIMULATED_JOBS;
     let mut open = late.to_vec();
     // A task that would take too long with the longest response is tried below with its own.
-    if let Some((misses, changed)) = attempt(root, longest, None, seed, &mut left, progress)? {
+    let together = Others::Together;
+    if let Some((misses, changed)) = attempt(root, longest, together, seed, &mut left, progress)? {
         check_consistency(root, proved, &misses)?;
         open.retain(|&(task, _)| {
             let miss = misses[task]
@@ -258,15 +260,22 @@ pub(super) fn search(
         progress.tried(&root.tasks[task]);
         let mut share = left / (open.len() - done) as u64;
         left -= share;
-        let is_bound = has_phases(root) && latest_first_release(&root.sources[task]).is_some();
+        let own = latest_first_release(&root.sources[task]).filter(|_| has_phases(root));
+        let is_bound = own.is_some();
         let takes_too_long = estimated_events(root, longest.as_ns().saturating_mul(2)) > share;
         if takes_too_long && !is_bound {
             too_long.push(task);
         }
-        if !is_bound && !takes_too_long {
-            for phase in phases(root, task, longest) {
-                let later = Some((task, phase));
-                let tried = attempt(root, longest, later, seed, &mut share, progress)?;
+        if !takes_too_long {
+            let all = match own {
+                Some(release) => vec![Others::At(release)],
+                None => {
+                    let phases = phases(root, task, longest).into_iter();
+                    phases.map(|phase| Others::Except(task, phase)).collect()
+                }
+            };
+            for others in all {
+                let tried = attempt(root, longest, others, seed, &mut share, progress)?;
                 let Some((misses, root)) = tried else { break };
                 check_consistency(&root, proved, &misses)?;
                 if let Some(miss) = misses[task] {
@@ -282,12 +291,23 @@ pub(super) fn search(
 
 type Attempt = (Vec<Option<Miss>>, Rc<Root>);
 
-/// Runs the synchronous release, with one task released `later`. Returns `None` if the run exceeds
+/// First releases of the tasks whose phases are free.
+#[derive(Clone, Copy)]
+enum Others {
+    /// All at once, with the last task of a given phase.
+    Together,
+    /// At an instant.
+    At(u64),
+    /// All but one task at once, and that task later by a phase.
+    Except(usize, u64),
+}
+
+/// Runs the densest arrivals, with the first releases of `others`. Returns `None` if the run exceeds
 /// the `left` number of simulated jobs.
 fn attempt(
     root: &Root,
     longest: Span,
-    later: Option<(usize, u64)>,
+    others: Others,
     seed: u64,
     left: &mut u64,
     progress: &mut Progress,
@@ -295,11 +315,15 @@ fn attempt(
     let own = |source: &Source| if has_phases(root) { latest_first_release(source) } else { None };
     let begins = root.sources.iter().map(|source| own(source).unwrap_or(jitter(source).as_ns()));
     let most = begins.max().unwrap_or(0);
-    let phase = later.map_or(0, |(_, phase)| phase);
+    let (free, last, phase) = match others {
+        Others::Together => (most, None, 0),
+        Others::At(instant) => (mutate!("analyze-witness-free", instant, most), None, 0),
+        Others::Except(task, phase) => (most, Some(task), phase),
+    };
     let until = most.saturating_add(phase).saturating_add(longest.as_ns().saturating_mul(2));
     let begin = |(at, source): (usize, &Source)| {
-        let delay = later.filter(|&(task, _)| task == at).map_or(0, |(_, phase)| phase);
-        own(source).unwrap_or(most.saturating_add(delay))
+        let delay = if last == Some(at) { phase } else { 0 };
+        own(source).unwrap_or(free.saturating_add(delay))
     };
     let begins: Vec<u64> = root.sources.iter().enumerate().map(begin).collect();
     let earliest = begins.iter().min().copied().unwrap_or(0);
@@ -422,15 +446,16 @@ mod tests {
         assert_eq!(cost, 9);
         let mut left = cost - 1;
         assert!(
-            attempt(&root, longest, None, 1, &mut left, &mut Progress::silent())
+            attempt(&root, longest, Others::Together, 1, &mut left, &mut Progress::silent())
                 .expect("a machine")
                 .is_none()
         );
         assert_eq!(left, cost - 1);
         let mut left = cost + 5;
-        let (misses, _) = attempt(&root, longest, None, 1, &mut left, &mut Progress::silent())
-            .expect("a machine")
-            .expect("a run");
+        let (misses, _) =
+            attempt(&root, longest, Others::Together, 1, &mut left, &mut Progress::silent())
+                .expect("a machine")
+                .expect("a run");
         assert_eq!(left, 5);
         assert!(misses[0].is_none() && misses[1].is_some_and(|miss| miss.late_ns == 1_000_000));
     }
