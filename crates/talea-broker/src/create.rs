@@ -317,7 +317,7 @@ impl Broker {
             Some(slot),
             placed.notes,
         );
-        let is_asleep = spec.thread.as_ref().is_some_and(|thread| thread.sleep_retries > 0);
+        let is_asleep = spec.thread.as_ref().is_some_and(|thread| thread.attempts.asleep > 0);
         let pending = if is_asleep { Notes::PENDING_WAKEUP } else { Notes::default() };
         Granted {
             spec: spec.id,

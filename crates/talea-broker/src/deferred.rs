@@ -21,7 +21,7 @@
 //!
 //! | operation | kernel's result | next state |
 //! | --- | --- | --- |
-//! | *attaching* | not before a time within [`MAX_DEFER`] | *attaching*, retry armed |
+//! | *attaching* | asleep elsewhere | *idle*, reply `Caveat::PendingWakeup`, retry armed |
 //! | *changing* | not before a time within [`MAX_DEFER`] | rolled back, *deferred change* |
 //! | *deferred change* | the time is reached | evaluated like a new request |
 //! | *idle* | not before a time within [`MAX_DEFER`] | *idle*, retry armed |

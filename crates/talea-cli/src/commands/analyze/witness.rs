@@ -267,12 +267,11 @@ pub(super) fn search(
             too_long.push(task);
         }
         if !takes_too_long {
-            let all = match own {
-                Some(release) => vec![Others::At(release)],
-                None => {
-                    let phases = phases(root, task, longest).into_iter();
-                    phases.map(|phase| Others::Except(task, phase)).collect()
-                }
+            let all = if let Some(release) = own {
+                vec![Others::At(release)]
+            } else {
+                let phases = phases(root, task, longest).into_iter();
+                phases.map(|phase| Others::Except(task, phase)).collect()
             };
             for others in all {
                 let tried = attempt(root, longest, others, seed, &mut share, progress)?;
