@@ -8,8 +8,8 @@
 //!
 //! Demotions at successive checks of one silence count as one. An attach that has to wait for no
 //! longer than [`crate::deferred::MAX_DEFER`] is deferred; any other is refused
-//! ([`talea_proto::Code::Starvation`]) with the time that is left. A change that would move a thread to such a
-//! CPU, or make it a FIFO or RR thread there, is refused.
+//! ([`talea_proto::Code::Starvation`]) with the time that is left. A change that would move a
+//! thread to such a CPU, or make it a FIFO or RR thread there, is refused.
 
 use crate::subjects::Subject;
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
 //! Starved CPUs: FIFO and RR threads of grants that leave ordinary threads no CPU time.
 //!
 //! Model: on each CPU the driver has a *canary*, an ordinary thread that it asks to run
-//! ([`crate::Effect::CheckCanaries`]). Only the CPUs of attached FIFO and RR threads are checked. A canary
-//! that has not run since the last check is *silent*. While one is silent, the checks follow each
-//! other in [`SHORT_PERIOD`].
+//! ([`crate::Effect::CheckCanaries`]). Only the CPUs of attached FIFO and RR threads are checked. A
+//! canary that has not run since the last check is *silent*. While one is silent, the checks follow
+//! each other in [`SHORT_PERIOD`].
 //!
 //! | state of a CPU | check | next state |
 //! | --- | --- | --- |

@@ -1,8 +1,8 @@
 //! Audit trail: a record of each grant, refusal, overrun, demotion and change of a thread.
 //!
-//! Model: the broker queues records ([`crate::Broker::poll_audit`]), and the driver stores them. Records
-//! are data beside the effects, because no effect depends on them and the driver sends a reply
-//! first.
+//! Model: the broker queues records ([`crate::Broker::poll_audit`]), and the driver stores them.
+//! Records are data beside the effects, because no effect depends on them and the driver sends a
+//! reply first.
 //!
 //! | record | about |
 //! | --- | --- |

@@ -28,7 +28,7 @@ const LARGE_STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("talea-broker", "Simulation", 29, TO_MEND),
     ("talea-capi", "TaleaAppReport", 16, "C ABI: fields of the published structure"),
     ("talea-capi", "TaleaInfo", 21, "C ABI: fields of the published structure"),
-    ("talea-daemon", "Daemon", 27, TO_MEND),
+    ("talea-daemon", "Daemon", 27, "owner of the parts of the event loop, each with a type of its own"),
     ("talea-os", "Attr", 19, "layout of the kernel's perf_event_attr"),
 ];
 

@@ -125,8 +125,8 @@ impl Sessions {
         self.open.get(&id).map(|session| session.share)
     }
 
-    /// Whether thread ids have the same meaning in the PID namespace of the peer; `None` for a closed
-    /// connection. After an error, such as too few descriptors, the next call asks again.
+    /// Whether thread ids have the same meaning in the PID namespace of the peer; `None` for a
+    /// closed connection. After an error, such as too few descriptors, the next call asks again.
     pub(super) fn has_same_namespace(&mut self, id: SessionId) -> io::Result<Option<bool>> {
         let Some(session) = self.open.get_mut(&id.0) else { return Ok(None) };
         if session.same_namespace.is_none() {

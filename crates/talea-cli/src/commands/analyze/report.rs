@@ -50,8 +50,8 @@ pub(super) struct TaskAnalysis {
 }
 
 impl TaskAnalysis {
-    /// Creates the result of one task from its bound. Only an observed miss refutes the task, because an exact bound
-    /// says how late a job *can* be, not that a job is late.
+    /// Creates the result of one task from its bound. Only an observed miss refutes the task,
+    /// because an exact bound says how late a job *can* be, not that a job is late.
     pub(super) fn new(
         tree: &Tree,
         answer: &TaskBound,
