@@ -2,8 +2,9 @@
 //!
 //! Model: a mutation point `mutate!("name", code, mutant)` in the source breaks one mechanism while
 //! the environment variable `TALEA_MUTATION` names it (`talea_core::mutation`).
-//! `xtask/mutations.toml` lists for each point the tests of which one must fail then. One build
-//! with `--cfg mutate` serves all points. Words select points by name.
+//! `xtask/mutations.toml` lists for each point the tests of which one must fail then. A point that
+//! concerns several groups of rows has tests for each group, and one test of each group must fail.
+//! One build with `--cfg mutate` serves all points. Words select points by name.
 //!
 //! A failed test kills a mutant only if the same test passes without the mutation. The end of a
 //! test program without a named failure kills the mutant if the run without the mutation passes.
@@ -96,7 +97,7 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
         }
     }
     let mut points = read_registry()?;
-    points.retain(|name, _| words.is_empty() || words.iter().any(|word| name.contains(word)));
+    points.retain(|point, _| words.is_empty() || words.iter().any(|word| point.0.contains(word)));
     if points.is_empty() {
         bail!("{REGISTRY}: no point has a name with one of these words: {}", words.join(" "));
     }
@@ -104,7 +105,8 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     check_selections(&programs, points.values())?;
     let mut unmutated: BTreeMap<&TestSelection, TestRun> = BTreeMap::new();
     let (mut killed, mut survived, mut inconclusive) = (0, 0, 0);
-    for (name, selection) in &points {
+    for ((name, group), selection) in &points {
+        let label = if group.is_empty() { name.clone() } else { format!("{name} ({group})") };
         if !unmutated.contains_key(selection) {
             unmutated.insert(selection, test(&programs, selection, None)?);
         }
@@ -113,15 +115,15 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
         match outcome {
             Outcome::Killed(by) => {
                 killed += 1;
-                println!("{name}: killed by {by}");
+                println!("{label}: killed by {by}");
             }
             Outcome::Survived => {
                 survived += 1;
-                println!("{name}: SURVIVED cargo test {selection}");
+                println!("{label}: SURVIVED cargo test {selection}");
             }
             Outcome::Inconclusive(why) => {
                 inconclusive += 1;
-                println!("{name}: INCONCLUSIVE: {why}");
+                println!("{label}: INCONCLUSIVE: {why}");
             }
         }
     }
@@ -129,15 +131,29 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     Ok(if survived + inconclusive == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn read_registry() -> Result<BTreeMap<String, TestSelection>> {
+/// Name of a point, and a group of rows; the group is empty for a point with one selection.
+type Point = (String, String);
+
+fn read_registry() -> Result<BTreeMap<Point, TestSelection>> {
     let text = std::fs::read_to_string(root().join(REGISTRY)).context(REGISTRY)?;
-    let entries: BTreeMap<String, String> = toml::from_str(&text).context(REGISTRY)?;
-    let parse = |(name, args): (String, String)| {
-        let selection =
-            TestSelection::parse(&args).with_context(|| format!("{REGISTRY}: {name}"))?;
-        Ok((name, selection))
+    let entries: toml::Table = toml::from_str(&text).context(REGISTRY)?;
+    let mut points = BTreeMap::new();
+    let mut add = |name: &str, group: &str, args: &toml::Value| {
+        let args = args.as_str().context("a text was expected");
+        let selection = args.and_then(TestSelection::parse);
+        let selection = selection.with_context(|| format!("{REGISTRY}: {name}"))?;
+        points.insert((name.to_owned(), group.to_owned()), selection);
+        anyhow::Ok(())
     };
-    entries.into_iter().map(parse).collect()
+    for (name, value) in &entries {
+        match value {
+            toml::Value::Table(groups) => {
+                groups.iter().try_for_each(|(group, args)| add(name, group, args))?;
+            }
+            args => add(name, "", args)?,
+        }
+    }
+    Ok(points)
 }
 
 impl TestSelection {

@@ -102,7 +102,8 @@ impl Interference {
     /// Adds `span` of overhead on `cpu`, after the overheads that are already pending.
     pub(crate) fn add_overhead(&mut self, cpu: usize, now: Time, span: Span) {
         if !span.is_zero() {
-            self.cpus[cpu].free_at = self.finish_time(cpu, now, span);
+            let charged = mutate!("rows-overhead", span, span + span + span);
+            self.cpus[cpu].free_at = self.finish_time(cpu, now, charged);
         }
     }
 

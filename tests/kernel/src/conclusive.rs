@@ -5,6 +5,7 @@
 //! `cargo xtask test` makes its list of rows.
 
 use std::time::{Duration, Instant};
+use talea_core::mutate;
 
 /// Total time in which one test repeats inconclusive runs. The time limit of a test
 /// ([`crate::Bench`]) is longer.
@@ -47,7 +48,7 @@ impl Runs {
     /// Adds a run that the test itself repeats.
     pub fn add(&mut self, is_conclusive: bool) {
         self.tries += 1;
-        self.conclusive += u32::from(is_conclusive);
+        self.conclusive += u32::from(mutate!("rows-conclusive", is_conclusive, false));
     }
 }
 

@@ -9,7 +9,7 @@ const REGISTRY: &str = "xtask/mutations.toml";
 
 /// Returns the names in the registry.
 fn registered() -> Vec<String> {
-    let entries: BTreeMap<String, String> = toml::from_str(&read(Path::new(REGISTRY)))
+    let entries: BTreeMap<String, toml::Value> = toml::from_str(&read(Path::new(REGISTRY)))
         .unwrap_or_else(|error| panic!("{REGISTRY}: {error}"));
     entries.into_keys().collect()
 }

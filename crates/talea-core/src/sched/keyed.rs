@@ -20,8 +20,10 @@ pub(crate) trait Key: fmt::Debug {
 }
 
 /// Returns the number of a child.
+#[inline]
 pub(crate) fn rank<K: Key>(entry: &ReadyChild) -> u64 {
-    K::of(&entry.criteria)
+    let key = K::of(&entry.criteria);
+    mutate!("rows-order", key, Heap::LAST - key.min(Heap::LAST))
 }
 
 /// The children of a node, ordered by `K`. O(log n) per call.
@@ -84,7 +86,7 @@ impl<K: Key> Policy for Keyed<K> {
         }
         mutate!("core-keyed-settled", self.apply_removal());
 
-        self.ready.set(entry.child, K::of(&entry.criteria));
+        self.ready.set(entry.child, rank::<K>(entry));
         Resched::when(self.ready.first().is_some_and(|(_, first)| first == entry.child))
     }
 
@@ -104,7 +106,7 @@ impl<K: Key> Policy for Keyed<K> {
     fn update(&mut self, _now: Time, entry: &ReadyChild) -> Resched {
         self.apply_removal();
         let first = self.ready.first();
-        self.ready.set(entry.child, K::of(&entry.criteria));
+        self.ready.set(entry.child, rank::<K>(entry));
         // Also if it remains the head: its parent may order by another part of the criteria.
         let is = |first: Option<(u64, Child)>| first.is_some_and(|(_, first)| first == entry.child);
         Resched::when(is(first) || is(self.ready.first()))
