@@ -47,27 +47,22 @@ impl Drop for Mounted {
 }
 
 /// Partition of an administrator, on cgroup v2.
-pub(crate) struct Partition;
+const PARTITION: &str = "/sys/fs/cgroup/listing";
 
-impl Partition {
-    const AT: &str = "/sys/fs/cgroup/listing";
+/// Makes a root domain of one CPU.
+pub(crate) fn make_partition_of(cpu: u32) {
+    write(Path::new(ROOT), "cgroup.subtree_control", "+cpuset");
+    let at = Path::new(PARTITION);
+    fs::create_dir(at).expect("a group");
+    write(at, "cpuset.cpus", &cpu.to_string());
+    write(at, "cpuset.cpus.partition", "root");
+    let state = fs::read_to_string(at.join("cpuset.cpus.partition")).expect("its state");
+    assert_eq!(state.trim(), "root");
+}
 
-    /// Makes a root domain of one CPU.
-    pub(crate) fn of_cpu(cpu: u32) -> Partition {
-        write(Path::new(ROOT), "cgroup.subtree_control", "+cpuset");
-        let at = Path::new(Partition::AT);
-        fs::create_dir(at).expect("a group");
-        write(at, "cpuset.cpus", &cpu.to_string());
-        write(at, "cpuset.cpus.partition", "root");
-        let state = fs::read_to_string(at.join("cpuset.cpus.partition")).expect("its state");
-        assert_eq!(state.trim(), "root");
-        Partition
-    }
-
-    /// Moves a process into the partition.
-    pub(crate) fn enter(&self, pid: i32) {
-        write(Path::new(Partition::AT), "cgroup.procs", &pid.to_string());
-    }
+/// Moves a process into the partition.
+pub(crate) fn enter_partition(pid: i32) {
+    write(Path::new(PARTITION), "cgroup.procs", &pid.to_string());
 }
 
 fn write(at: &Path, name: &str, text: &str) {

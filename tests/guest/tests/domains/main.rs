@@ -14,7 +14,7 @@
 
 mod cgroups;
 
-use cgroups::{Partition, Version};
+use cgroups::Version;
 use talea_core::{CpuSet, Params, Priority, Span, Work};
 use talea_import::File;
 use talea_kernel_tests::{ALICE, Agent, Bench, Client, Daemon, eventually, kernel};
@@ -152,10 +152,8 @@ impl<'a> Thread<'a> {
     #[track_caller]
     fn attach(&self, spec: SpecId, row: &Row, runtime_ms: u64) {
         let is_deferred = self.is_deferred(row);
-        let wanted = match is_deferred {
-            true => Reply::DoneWithCaveat(Caveat::PendingWakeup),
-            false => Reply::Done,
-        };
+        let deferred = Reply::DoneWithCaveat(Caveat::PendingWakeup);
+        let wanted = if is_deferred { deferred } else { Reply::Done };
         assert_eq!(self.client.try_attach_own(spec, self.tid), wanted, "{}", row.name);
         self.assert_answered(row, is_deferred, runtime_ms);
     }
@@ -255,13 +253,13 @@ fn r19_listing_2_serves_each_domain_of_eight_cpus_with_cgroup_v2() {
         let client = agent.connect(&daemon);
         assert_eq!(walk_all_pairs(&agent, &client, false), (16, 9));
     }
-    let partition = Partition::of_cpu(0);
+    cgroups::make_partition_of(0);
     let daemon = daemon(&bench);
     let outside = Agent::user(ALICE);
     let client = outside.connect(&daemon);
     assert_eq!(walk_all_pairs(&outside, &client, true), (16, 9));
     let inside = Agent::user(ALICE);
-    partition.enter(inside.os_pid());
+    cgroups::enter_partition(inside.os_pid());
     let client = inside.connect(&daemon);
     assert_eq!(walk_all_pairs(&inside, &client, true), (1, 24));
 }
