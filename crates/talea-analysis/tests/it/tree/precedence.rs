@@ -235,3 +235,30 @@ fn no_simulated_response_exceeds_its_bound() {
         assert!(most > 250 || without * 1_000 > tasks * 950, "{without} of {tasks}");
     }
 }
+
+/// The predecessor on the other CPU completes after 1 to 10, so that two jobs of its successor can
+/// start within 11 and both delay the task below: 10 + 2·4.
+#[test]
+fn a_successor_on_another_cpu_has_the_response_of_its_predecessor_as_jitter() {
+    let mut tree = Tree::new(2, SchedulerSpec::new("root", PolicySpec::FixedPriority));
+    let pinned = |mut spec: TaskSpec, cpu: u32, priority| {
+        (spec.affinity, spec.priority) = (Affinity(1 << cpu), priority);
+        spec
+    };
+    let period = Span::from_ns(20);
+    let first = tree.task(Tree::ROOT, pinned(TaskSpec::new("first", period), 0, 5));
+    let mut next = pinned(TaskSpec::new("next", period), 1, 9);
+    next.inherits = false;
+    let next = tree.task(Tree::ROOT, next);
+    let long = Span::from_ns(40);
+    tree.task(Tree::ROOT, pinned(TaskSpec::new("below", long), 1, 1));
+    tree.channel(first, next, 0);
+    let sources = [
+        Source::periodic(period, Work::from_ns(10)),
+        Source::activated(Cost::Constant(Work::from_ns(4))),
+        Source::periodic(long, Work::from_ns(10)),
+    ];
+    let answers = RootModel::new(&tree, &sources).bounds();
+    let bounds: Vec<_> = answers.iter().map(|of| of.bound.clone().map(Span::as_ns)).collect();
+    assert_eq!(bounds, [Ok(10), Ok(14), Ok(18)]);
+}
