@@ -19,13 +19,11 @@ use std::path::Path;
 /// Maximum number of fields of a struct without a reason.
 const MAX_FIELDS: usize = 15;
 
-const TO_MEND: &str = "to be mended";
-
 /// Structs with more fields: crate, struct, number of fields, reason.
 #[rustfmt::skip]
 const LARGE_STRUCTS: &[(&str, &str, usize, &str)] = &[
-    ("talea-broker", "Broker", 37, TO_MEND),
-    ("talea-broker", "Simulation", 29, TO_MEND),
+    ("talea-broker", "Broker", 37, "owner of the whole state that an input may change, most of it in types of its own"),
+    ("talea-broker", "Simulation", 29, "environment of one broker: its kernel, clients, plugins, files and faults"),
     ("talea-capi", "TaleaAppReport", 16, "C ABI: fields of the published structure"),
     ("talea-capi", "TaleaInfo", 21, "C ABI: fields of the published structure"),
     ("talea-daemon", "Daemon", 27, "owner of the parts of the event loop, each with a type of its own"),

@@ -90,7 +90,6 @@ pub struct PluginHosts {
 pub struct Simulation {
     /// Current time.
     pub now: Monotonic,
-    /// Broker under test.
     pub broker: Broker,
     /// Simulated kernel.
     pub kernel: Kernel,
@@ -527,8 +526,8 @@ impl Simulation {
             Ok(ApplyOutcome::Asleep) => {
                 let given = self.applied.remove(&thread).map(|applied| [applied, *attr]);
                 self.kernel.await_wakeup(thread, given, owner, self.now);
-                let caveat = Caveat::PendingWakeup;
-                return self.inbox.push_back(Input::DoneWithCaveat { ticket, caveat });
+                let input = Input::DoneWithCaveat { ticket, caveat: Caveat::PendingWakeup };
+                return self.inbox.push_back(input);
             }
             Ok(ApplyOutcome::NotBefore(at)) => {
                 return self.inbox.push_back(Input::NotBefore { ticket, at });

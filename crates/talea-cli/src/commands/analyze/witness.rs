@@ -301,8 +301,8 @@ enum Others {
     Except(usize, u64),
 }
 
-/// Runs the densest arrivals, with the first releases of `others`. Returns `None` if the run exceeds
-/// the `left` number of simulated jobs.
+/// Runs the densest arrivals, with the first releases of `others`. Returns `None` if the run
+/// exceeds the `left` number of simulated jobs.
 fn attempt(
     root: &Root,
     longest: Span,
