@@ -133,23 +133,34 @@ fn a_client_of_the_portal_gets_a_reservation_and_a_limit_above_zero() {
     let bus = Bus::start(&bench);
     // The portal reads the properties once, at its start.
     let _front_end = bus.front_end(&bench, &daemon, &[]);
-    let session = Session::with_portal(&bench, "portal", &bus);
-    for (thread, attr) in data_threads(&session) {
-        assert!(attr.policy.is_deadline(), "thread {thread}: {attr:?}");
-    }
-    for process in session.processes() {
-        let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).expect("limits");
-        let line = limits.lines().find(|line| line.starts_with("Max realtime timeout"));
-        let line = line.expect("a limit").split_whitespace().collect::<Vec<_>>();
-        assert_eq!(line[3..5], ["200000", "200000"], "process {process}");
-    }
-    // The daemon's caller is the portal: the clients did not call themselves.
-    let grant = format!("\"pid\":{},", session.portal());
     let trail = || -> String {
         let files = std::fs::read_dir(bench.path("state/audit")).expect("a trail");
         files.flatten().filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect()
     };
-    eventually("the trail has a grant by the portal", || {
-        trail().lines().any(|line| line.contains("\"attach\"") && line.contains(&grant))
+    let mut sessions = 0;
+    Runs::at_least(1).repeat(|| {
+        sessions += 1;
+        let session = Session::with_portal(&bench, &format!("portal-{sessions}"), &bus);
+        for (thread, attr) in data_threads(&session) {
+            assert!(attr.policy.is_deadline(), "thread {thread}: {attr:?}");
+        }
+        for process in session.processes() {
+            let limits = std::fs::read_to_string(format!("/proc/{process}/limits"));
+            let limits = limits.expect("limits");
+            let line = limits.lines().find(|line| line.starts_with("Max realtime timeout"));
+            let line = line.expect("a limit").split_whitespace().collect::<Vec<_>>();
+            assert_eq!(line[3..5], ["200000", "200000"], "process {process}");
+        }
+        // The daemon's caller is the portal: the clients did not call themselves. They do if the
+        // portal is slow to answer on a busy computer.
+        let grant = format!("\"pid\":{},", session.portal());
+        let is_recorded =
+            || trail().lines().any(|line| line.contains("\"attach\"") && line.contains(&grant));
+        (0..20)
+            .any(|_| {
+                std::thread::sleep(Duration::from_millis(100));
+                is_recorded()
+            })
+            .then_some(())
     });
 }
