@@ -82,9 +82,9 @@ impl Claim {
 
 /// Number of contradictions that are conclusive. Stalls that are too short to be detected may cause
 /// one contradiction, but a wrong scheduler contradicts in each run.
-const CONTRADICTIONS: u32 = 6;
+const CONTRADICTIONS: u32 = 3;
 /// Maximum number of attempts.
-const MAX_ATTEMPTS: u32 = 9;
+const MAX_ATTEMPTS: u32 = 6;
 
 /// Repeats an experiment while a claim is inconclusive and `patience` has not elapsed, or after a
 /// contradiction.
@@ -172,11 +172,11 @@ mod tests {
         use Verdict::{Contradicts, Holds, Inconclusive};
         assert_eq!(settled(&[Holds]), (1, Holds));
         assert_eq!(settled(&[Contradicts, Inconclusive, Holds]), (3, Holds));
-        assert_eq!(settled(&[Contradicts]), (6, Contradicts));
-        assert_eq!(settled(&[Inconclusive]), (9, Inconclusive));
+        assert_eq!(settled(&[Contradicts]), (3, Contradicts));
+        assert_eq!(settled(&[Inconclusive]), (6, Inconclusive));
         assert_eq!(
             settled(&[Contradicts, Inconclusive, Inconclusive, Inconclusive]),
-            (9, Inconclusive)
+            (6, Inconclusive)
         );
         let at_once = |verdicts: &[Verdict]| settled_with(Duration::ZERO, verdicts);
         assert_eq!(at_once(&[Inconclusive, Holds]), (1, Inconclusive));
