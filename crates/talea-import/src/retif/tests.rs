@@ -4,14 +4,7 @@ use super::*;
 use talea_core::setup::{Bound, Domain, PluginKind, RmTest};
 use talea_core::{Priority, Span};
 
-const LISTING_2: &str = "\
-# Name  Plugin  Priority  Cores
-EDF     EDF.so  100-100   0
-RM1     RM.so   50-99     1,2
-RR      RR.so   1-50      1,2
-RM2     RM.so   1-99      3,4
-FP      FP.so   1-99      5-7
-";
+const LISTING_2: &str = include_str!("listing-2.txt");
 
 const LISTING_3: &str = "\
 # Domain  Plugin-name  Property         Value

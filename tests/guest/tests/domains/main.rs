@@ -23,14 +23,7 @@ use talea_os::sched::{Attr, Policy};
 use talea_proto::message::{Caveat, Name, Notes};
 use talea_proto::{Granted, Reply, Request, SpecId, Task};
 
-const LISTING_2: &str = "\
-# Name  Plugin  Priority  Cores
-EDF     EDF.so  100-100   0
-RM1     RM.so   50-99     1,2
-RR      RR.so   1-50      1,2
-RM2     RM.so   1-99      3,4
-FP      FP.so   1-99      5-7
-";
+const LISTING_2: &str = include_str!("../../../../crates/talea-import/src/retif/listing-2.txt");
 
 const PERIOD: Span = Span::from_ns(100_000_000);
 

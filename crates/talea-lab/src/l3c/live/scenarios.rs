@@ -15,6 +15,7 @@ use serde::Serialize;
 use talea_core::engine::TaskId;
 use talea_core::mutate;
 use talea_core::{Span, Time};
+use talea_exec::stalls::DETECTION_LIMIT;
 use talea_study::compare::job_times::{JobLog, JobTimes};
 use talea_study::exit::Exit;
 use talea_study::output::Table;
@@ -257,6 +258,9 @@ fn both(a: Option<Span>, b: Option<Span>) -> String {
 }
 
 /// Returns the claims of a scenario. `without` is the scenario without requests.
+///
+/// Each limit of a response has [`DETECTION_LIMIT`] added, because a stall of that length excludes
+/// no response.
 fn claims_of(
     number: usize,
     found: &ScenarioMeasurement,
@@ -267,8 +271,9 @@ fn claims_of(
         let is_inconclusive = Responses::together_are_inconclusive(waits);
         Claim { row, says: says.to_owned(), seen, verdict: Verdict::of(is_so, is_inconclusive) }
     };
-    let up_to =
-        |waits: &Responses, most: u64| waits.longest().is_some_and(|longest| longest <= span(most));
+    let up_to = |waits: &Responses, most: u64| {
+        waits.longest().is_some_and(|longest| longest <= span(most) + DETECTION_LIMIT)
+    };
     let lates = a.late() + b.late();
     match number {
         0 => vec![whole(
@@ -295,12 +300,7 @@ fn claims_of(
                 "L17",
                 "10 requests a second cost A and B at most 2 ms each, and no deadline",
                 format!("{}, {lates} late", both(a.longest(), b.longest())),
-                lates == 0
-                    && [(0, 12_000), (1, 2_000)].into_iter().all(|(of, cost)| {
-                        let alone = without.and_then(|without| without.waits[of].longest());
-                        let most = alone.unwrap_or(Span::ZERO).max(span(cost)) + span(2_000);
-                        found.waits[of].longest().is_some_and(|longest| longest <= most)
-                    }),
+                up_to(a, 14_000) && up_to(b, 4_000) && lates == 0,
                 &[a, b],
             ),
         ],
@@ -324,8 +324,9 @@ fn claims_of(
                     "L17",
                     "with the reservation both are within 2 ms of the curve without requests",
                     format!("longest, {} more", both(more_a, more_b)),
-                    more_a.is_some_and(|more| more <= span(2_000))
-                        && more_b.is_some_and(|more| more <= span(2_000)),
+                    [more_a, more_b]
+                        .iter()
+                        .all(|more| more.is_some_and(|more| more <= span(2_000) + DETECTION_LIMIT)),
                     &[a, b],
                 ),
                 whole(
