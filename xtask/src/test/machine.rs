@@ -79,8 +79,9 @@ impl RtLimit {
             println!("set the limit with: {command}");
             return None;
         }
-        // The shell continues when its input ends, also after a kill of this process.
-        let restore = format!("read end; echo -1 > {}", RtLimit::FILE);
+        // The shell continues when its input ends, also after a kill of this process. A terminal
+        // sends its signals to the shell, too.
+        let restore = format!("trap '' INT TERM HUP; read end; echo -1 > {}", RtLimit::FILE);
         let guard = Command::new("sh").args(["-c", &restore]).stdin(Stdio::piped()).spawn().ok()?;
         match std::fs::write(RtLimit::FILE, RtLimit::DEFAULT) {
             Ok(()) => println!("{command} (until the end of this command)"),

@@ -170,7 +170,7 @@ impl Unthrottled {
         const LIMIT: &str = "/proc/sys/kernel/sched_rt_runtime_us";
         // Once: each read rebuilds the root domains.
         let before = std::fs::read_to_string(LIMIT).expect("the limit");
-        let restore = format!("read end; echo {} > {LIMIT}", before.trim());
+        let restore = format!("trap '' INT TERM HUP; read end; echo {} > {LIMIT}", before.trim());
         let guard = Command::new("sh").args(["-c", &restore]).stdin(Stdio::piped()).spawn();
         let guard = Unthrottled(guard.expect("a shell"));
         std::fs::write(LIMIT, "-1").expect("root may");
