@@ -34,7 +34,7 @@ pub(super) struct ChangeEvents {
     threads: BTreeSet<(Tid, ThreadId)>,
     /// Processes that the socket's filter accepts.
     filtered: Vec<Tid>,
-    /// Whether a process has got its first attached thread, or the last thread was detached.
+    /// Whether the filter lacks a process with an attached thread, or the last thread was detached.
     is_stale: bool,
     /// Time at which the socket is closed unless a thread is attached before.
     closes_at: Option<Monotonic>,
@@ -57,10 +57,11 @@ impl Default for ChangeEvents {
 }
 
 impl ChangeEvents {
-    /// Starts watching an attached thread.
+    /// Starts watching an attached thread. A process that the filter still accepts needs no other
+    /// filter, whose translation by the kernel interrupts all CPUs.
     pub(super) fn add(&mut self, process: Tid, thread: ThreadId) {
-        let is_known = self.of_process(process).next().is_some();
-        self.is_stale |= !is_known;
+        self.closes_at = None;
+        self.is_stale |= self.filtered.binary_search(&process).is_err();
         self.threads.insert((process, thread));
     }
 
@@ -133,7 +134,6 @@ impl ChangeEvents {
             }
             return Ok(Vec::new());
         }
-        self.closes_at = None;
         if self.unavailable {
             return Ok(Vec::new());
         }
@@ -154,5 +154,24 @@ impl ChangeEvents {
         added.retain(|process| self.filtered.binary_search(process).is_err());
         self.filtered = wanted;
         Ok(added)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChangeEvents, Monotonic, ThreadId, Tid};
+
+    #[test]
+    fn a_process_in_the_filter_needs_no_other_filter() {
+        let [known, other] = [7, 8].map(|process| Tid::new(process).expect("a process"));
+        let at = Monotonic::from_ns(5);
+        let closes_at = Some(at);
+        let mut changes =
+            ChangeEvents { filtered: vec![known], closes_at, ..ChangeEvents::default() };
+        assert!(changes.is_due(at));
+        changes.add(known, ThreadId(1));
+        assert!(!changes.is_due(at));
+        changes.add(other, ThreadId(2));
+        assert!(changes.is_due(at));
     }
 }
