@@ -37,7 +37,7 @@ fn load(per_cpu: usize) -> Vec<Process> {
     (0..count).map(|_| busy()).collect()
 }
 
-/// Adds up the cycles of recordings without a CPU stall.
+/// Adds up the cycles of recordings with cycles and without a CPU stall.
 fn without_stalls(runs: &mut Runs, session: &Session, meanwhile: &mut dyn FnMut()) -> Cycles {
     let mut sum = Cycles::default();
     for _ in 0..RECORDINGS {
@@ -48,7 +48,7 @@ fn without_stalls(runs: &mut Runs, session: &Session, meanwhile: &mut dyn FnMut(
                 meanwhile();
                 std::thread::sleep(RECORDING / 2);
             });
-            (detector.finish() == 0).then_some(cycles)
+            (detector.finish() == 0 && cycles.all > 0).then_some(cycles)
         });
         let cycles = recording.unwrap_or_default();
         sum = Cycles { all: sum.all + cycles.all, xruns: sum.xruns + cycles.xruns };
