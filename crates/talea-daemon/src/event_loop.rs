@@ -439,8 +439,8 @@ impl Daemon {
             if let Some(exit) = self.exit {
                 self.hosts.shut_down(&self.log);
                 self.threads.end_limits();
-                for (uid, socket) in self.sessions.remove_all(&self.epoll) {
-                    self.deferred_close.hang_up(uid, socket);
+                for (share, socket) in self.sessions.remove_all(&self.epoll) {
+                    self.deferred_close.hang_up(share, socket);
                 }
                 self.drop_waiting();
                 self.undo_partitions();

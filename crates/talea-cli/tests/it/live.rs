@@ -438,8 +438,16 @@ fn root_runs_programs_of_its_own_files_only_and_as_the_user_that_each_names() {
     assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
     let said = std::fs::read_to_string(&log).expect("a file");
     assert!(said.starts_with("0\n"), "{said}");
-    // A file that another user may change.
-    let file = bench.write("users.toml", &text(&format!("user = \"{OTHER_USER}\"")));
+}
+
+#[test]
+fn attack_22_root_runs_no_file_that_another_user_may_change() {
+    needs_root!();
+    let bench = Bench::new("cli-trusted");
+    let talea = Talea::alone(&bench, FP);
+    let other = talea_os::users::account(OTHER_USER).expect("a lookup").expect("an account");
+    let text = boxed("300ms", "10ms", "who", "true");
+    let file = bench.write("users.toml", &text);
     let run = || talea.run(&["execute", file.to_str().expect("UTF-8")]);
     std::fs::set_permissions(&file, Permissions::from_mode(0o666)).expect("our file");
     let ended = run();

@@ -127,20 +127,20 @@ impl Daemon {
     fn enqueue_connection(&mut self, socket: OwnedFd, begun: Monotonic) -> Monotonic {
         let Ok(uid) = peer::user(&socket) else { return begun };
         let subject = self.broker.subject_of_specs(uid);
-        self.enqueue_for(subject, uid, socket);
+        self.enqueue_for(subject, socket);
         let now = clock::now();
         self.priority.charge_share(subject.number(), begun, now);
         now
     }
 
     /// Queues an accepted connection, or drops it if its user is beyond the quota.
-    fn enqueue_for(&mut self, subject: Subject, uid: u32, socket: OwnedFd) {
+    fn enqueue_for(&mut self, subject: Subject, socket: OwnedFd) {
         let queue = &mut self.acceptor.queue;
         let quota = self.broker.quota();
         let held = self.broker.usage(subject).0 as usize + queue.len_of(subject.number());
         let most = quota.sessions_per_user.saturating_add(MAX_REFUSED_WAITING) as usize;
         if subject != Subject::ROOT && held >= most {
-            return self.deferred_close.hang_up(uid, socket);
+            return self.deferred_close.hang_up(subject.number(), socket);
         }
         let is_full = queue.len() >= quota.sessions as usize;
         queue.push(subject.number(), socket);
@@ -180,8 +180,8 @@ impl Daemon {
 
     /// Closes the waiting connections at the end of the daemon.
     pub(super) fn drop_waiting(&mut self) {
-        while let Some((uid, socket)) = self.acceptor.queue.drop_from_longest() {
-            self.deferred_close.hang_up(uid, socket);
+        while let Some((user, socket)) = self.acceptor.queue.drop_from_longest() {
+            self.deferred_close.hang_up(user, socket);
         }
     }
 

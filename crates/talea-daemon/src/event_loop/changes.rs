@@ -86,9 +86,20 @@ impl ChangeEvents {
         self.threads.len()
     }
 
-    /// Returns the watched threads.
-    pub(super) fn all(&self) -> impl Iterator<Item = ThreadId> {
-        self.threads.iter().map(|&(_, thread)| thread)
+    /// Returns the threads that the events affect, each once: those of the changed processes, or
+    /// all if events were lost. A process that changes again and again costs one check per thread.
+    pub(super) fn affected(&self, events: &[ProcEvent]) -> Vec<ThreadId> {
+        if events.iter().any(|event| matches!(event, ProcEvent::Lost)) {
+            return self.threads.iter().map(|&(_, thread)| thread).collect();
+        }
+        let changed: BTreeSet<Tid> = events
+            .iter()
+            .filter_map(|event| match event {
+                ProcEvent::Changed(process) => Some(*process),
+                ProcEvent::Lost => None,
+            })
+            .collect();
+        changed.into_iter().flat_map(|process| self.of_process(process)).collect()
     }
 
     /// Whether the socket is open. Without it, only inspections detect changes of credentials.
@@ -159,7 +170,7 @@ impl ChangeEvents {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChangeEvents, Monotonic, ThreadId, Tid};
+    use super::{ChangeEvents, Monotonic, ProcEvent, ThreadId, Tid};
 
     #[test]
     fn a_process_in_the_filter_needs_no_other_filter() {
@@ -173,5 +184,18 @@ mod tests {
         assert!(!changes.is_due(at));
         changes.add(other, ThreadId(2));
         assert!(changes.is_due(at));
+    }
+
+    #[test]
+    fn events_of_one_process_cost_one_check_of_each_thread() {
+        let [known, other] = [7, 8].map(|process| Tid::new(process).expect("a process"));
+        let mut changes = ChangeEvents::default();
+        for (of, id) in [(known, 1), (known, 2), (other, 3)] {
+            changes.add(of, ThreadId(id));
+        }
+        let again = [ProcEvent::Changed(known); 64];
+        assert_eq!(changes.affected(&again), [1, 2].map(ThreadId));
+        let lost = [ProcEvent::Lost, ProcEvent::Changed(known), ProcEvent::Lost];
+        assert_eq!(changes.affected(&lost), [1, 2, 3].map(ThreadId));
     }
 }

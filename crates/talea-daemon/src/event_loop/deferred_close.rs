@@ -11,14 +11,16 @@
 //! | *open* | any other descriptor: enqueue it and count it | *pending* |
 //! | *pending* | a close thread drains and closes it | *closed*, counts decremented |
 //!
-//! Each descriptor is counted for its user and in total. A user with more than a quarter of the
-//! maximum pending is *over limit*: the user's connections are not read. With more than the maximum
-//! pending in total, no connection is accepted and existing ones are served. Both end when enough
-//! descriptors are closed.
+//! Each descriptor is counted for its subject and in total. A subject with more than a quarter of
+//! the maximum pending is *over limit*: its connections are not read. With more than half of the
+//! maximum pending in total, so is each subject that has more than its part of this half. With more
+//! than the maximum pending in total, no connection is accepted and existing ones are served: only
+//! clients that connect, send descriptors and leave get there. All end when enough descriptors are
+//! closed.
 //!
 //! Threads are started on demand: a daemon with well-behaved clients has none. All pending
-//! descriptors of one user are in the queue of the same thread. A user whose descriptors block
-//! forever therefore blocks one thread, and delays only other users that send unrequested
+//! descriptors of one subject are in the queue of the same thread. A subject whose descriptors
+//! block forever therefore blocks one thread, and delays only other subjects that send unrequested
 //! descriptors.
 
 use std::collections::BTreeMap;
@@ -30,10 +32,10 @@ use talea_core::mutate;
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, seqpacket};
 
-/// Maximum number of close threads: if this many users have blocking descriptors, they delay the
+/// Maximum number of close threads: if this many subjects have blocking descriptors, they delay the
 /// others.
 const THREADS: usize = 4;
-/// Maximum number of pending descriptors; a quarter of them for each user.
+/// Maximum number of pending descriptors; a quarter of them for each subject.
 const MAX_PENDING: usize = 8192;
 
 /// Maximum number of messages scanned before a connection is enqueued: a well-behaved client leaves
@@ -54,16 +56,16 @@ struct CloseThread {
     pending: Arc<AtomicUsize>,
 }
 
-/// Thread of a user and the number of the user's pending descriptors.
-struct UserCloses {
+/// Thread of a subject and the number of the subject's pending descriptors.
+struct SubjectCloses {
     thread: usize,
     pending: Arc<AtomicUsize>,
 }
 
-/// The close threads, with the number of pending descriptors of each user.
+/// The close threads, with the number of pending descriptors of each subject.
 pub(super) struct DeferredClose {
     threads: Vec<CloseThread>,
-    users: BTreeMap<u32, UserCloses>,
+    subjects: BTreeMap<u32, SubjectCloses>,
     /// Maximum number of pending descriptors in total.
     max_pending: usize,
 }
@@ -73,46 +75,55 @@ impl DeferredClose {
     pub(super) fn new() -> DeferredClose {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let max_pending = limit.map_or(MAX_PENDING, |limit| MAX_PENDING.min(limit as usize / 2));
-        DeferredClose { threads: Vec::new(), users: BTreeMap::new(), max_pending }
+        DeferredClose { threads: Vec::new(), subjects: BTreeMap::new(), max_pending }
     }
 
-    /// Closes a descriptor that a client of user `uid` has sent, directly or by a close thread.
-    pub(super) fn discard(&mut self, uid: u32, fd: OwnedFd) {
+    /// Closes a descriptor that a client of the subject has sent, directly or by a close thread.
+    pub(super) fn discard(&mut self, subject: u32, fd: OwnedFd) {
         if mutate!("life-lingering-socket", !talea_os::thread::is_pidfd(&fd), false) {
-            self.enqueue(uid, fd, false);
+            self.enqueue(subject, fd, false);
         }
     }
 
-    /// Closes the connection of a client of user `uid`. The socket must not be watched any more.
-    pub(super) fn hang_up(&mut self, uid: u32, socket: OwnedFd) {
+    /// Closes the connection of a client of the subject. The socket must not be watched any more.
+    pub(super) fn hang_up(&mut self, subject: u32, socket: OwnedFd) {
         // After an error the content of the socket is unknown.
         if seqpacket::shutdown_and_drain(&socket, MAX_MESSAGES_SCANNED).unwrap_or(true) {
-            self.enqueue(uid, socket, true);
+            self.enqueue(subject, socket, true);
         }
     }
 
-    /// Whether too many descriptors of this user are pending.
+    /// Whether too many descriptors of this subject are pending.
     #[inline]
-    pub(super) fn is_user_over_limit(&self, uid: u32) -> bool {
-        self.users
-            .get(&uid)
-            .is_some_and(|user| user.pending.load(Ordering::Relaxed) > self.max_pending / 4)
+    pub(super) fn is_subject_over_limit(&self, subject: u32) -> bool {
+        self.subjects.get(&subject).is_some_and(|counted| self.is_over_part(counted))
+    }
+
+    #[cold]
+    fn is_over_part(&self, counted: &SubjectCloses) -> bool {
+        let pending = counted.pending.load(Ordering::Relaxed);
+        let half = self.max_pending / 2;
+        let over_part = self.total() > half && pending > half / self.subjects.len();
+        pending > self.max_pending / 4 || mutate!("recovery-close-parts", over_part, false)
     }
 
     /// Whether too many descriptors are pending in total.
     pub(super) fn is_over_limit(&self) -> bool {
-        self.threads.iter().map(|thread| thread.pending.load(Ordering::Relaxed)).sum::<usize>()
-            > self.max_pending
+        self.total() > self.max_pending
     }
 
-    fn enqueue(&mut self, uid: u32, fd: OwnedFd, connection: bool) {
-        let Some(index) = self.thread_for(uid) else {
+    fn total(&self) -> usize {
+        self.threads.iter().map(|thread| thread.pending.load(Ordering::Relaxed)).sum()
+    }
+
+    fn enqueue(&mut self, subject: u32, fd: OwnedFd, connection: bool) {
+        let Some(index) = self.thread_for(subject) else {
             // No thread can be started: the descriptor is closed here, even if that blocks.
             return;
         };
-        let user = self.users.get(&uid).expect("it was just inserted");
+        let counted = self.subjects.get(&subject).expect("it was just inserted");
         let thread = &self.threads[index];
-        let counts = [user.pending.clone(), thread.pending.clone()];
+        let counts = [counted.pending.clone(), thread.pending.clone()];
         for count in &counts {
             count.fetch_add(1, Ordering::Relaxed);
         }
@@ -120,16 +131,15 @@ impl DeferredClose {
         let _ = thread.queue.send(PendingClose { fd, connection, counts });
     }
 
-    /// Returns the thread for a user: the one with pending descriptors of this user, else an idle
-    /// one, else a new one, else the least loaded one. Returns `None` if no thread can be started.
-    fn thread_for(&mut self, uid: u32) -> Option<usize> {
-        if let Some(user) = self.users.get(&uid)
-            && user.pending.load(Ordering::Relaxed) > 0
-        {
-            return Some(user.thread);
+    /// Returns the thread for a subject: the one with its pending descriptors, else an idle one,
+    /// else a new one, else the least loaded one. Returns `None` if no thread can be started.
+    fn thread_for(&mut self, subject: u32) -> Option<usize> {
+        let is_pending = |of: &SubjectCloses| of.pending.load(Ordering::Relaxed) > 0;
+        if let Some(known) = self.subjects.get(&subject).filter(|known| is_pending(known)) {
+            return Some(known.thread);
         }
-        // Users without pending descriptors are removed, so the map stays small.
-        self.users.retain(|_, user| user.pending.load(Ordering::Relaxed) > 0);
+        // Subjects without pending descriptors are removed, so the map stays small.
+        self.subjects.retain(|_, known| is_pending(known));
         let pending = |index: &usize| self.threads[*index].pending.load(Ordering::Relaxed);
         let mut best = (0..self.threads.len()).min_by_key(pending);
         if self.threads.len() < THREADS
@@ -140,7 +150,7 @@ impl DeferredClose {
             self.threads.push(thread);
         }
         let thread = best?;
-        self.users.insert(uid, UserCloses { thread, pending: Arc::default() });
+        self.subjects.insert(subject, SubjectCloses { thread, pending: Arc::default() });
         Some(thread)
     }
 }
@@ -182,4 +192,36 @@ fn close(fd: OwnedFd) {
     // effect.
     let _ = rustix::net::sockopt::set_socket_linger(&fd, None);
     drop(fd);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CloseThread, DeferredClose, SubjectCloses, channel};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    /// Returns a set of at most 8,000 descriptors with these pending ones, by subject.
+    fn with_pending(pending: &[(u32, usize)]) -> DeferredClose {
+        let total = pending.iter().map(|&(_, count)| count).sum();
+        let count = |count| Arc::new(AtomicUsize::new(count));
+        let subjects = pending
+            .iter()
+            .map(|&(subject, of)| (subject, SubjectCloses { thread: 0, pending: count(of) }))
+            .collect();
+        let threads = vec![CloseThread { queue: channel().0, pending: count(total) }];
+        DeferredClose { threads, subjects, max_pending: 8_000 }
+    }
+
+    #[test]
+    fn subjects_with_many_pending_descriptors_stop_before_the_listeners() {
+        let alone = with_pending(&[(1, 2_001), (2, 1_999)]);
+        assert_eq!([1, 2, 3].map(|of| alone.is_subject_over_limit(of)), [true, false, false]);
+        // 4 x 1,300 are more than half of the maximum; each of them has more than its part.
+        let many = with_pending(&[(1, 1_300), (2, 1_300), (3, 1_300), (4, 1_300), (5, 10)]);
+        let over = [1, 4, 5, 0].map(|of| many.is_subject_over_limit(of));
+        assert_eq!(over, [true, true, false, false]);
+        assert!(!many.is_over_limit());
+        let few = with_pending(&[(1, 900), (2, 900), (3, 900), (4, 900), (5, 10)]);
+        assert!((0..=5).all(|of| !few.is_subject_over_limit(of)));
+    }
 }

@@ -4,12 +4,12 @@
 use super::Daemon;
 use talea_broker::{Input, SessionId, ThreadId};
 use talea_core::{CpuSet, Monotonic, mutate};
-use talea_os::Tid;
 use talea_os::proc_events::ProcEvent;
+use talea_os::{Tid, clock};
 use talea_proto::Request;
 
 /// Maximum number of process events handled per round.
-const MAX_EVENTS: u32 = 64;
+const MAX_EVENTS: usize = 64;
 
 impl Daemon {
     /// Updates the subscription to process events after a round.
@@ -41,19 +41,16 @@ impl Daemon {
         }
     }
 
-    /// Handles process events.
+    /// Handles process events: checks each thread of the processes that have changed once, and
+    /// charges its user's share.
     pub(super) fn on_proc_events(&mut self, now: Monotonic) {
-        for _ in 0..MAX_EVENTS {
-            match self.threads.changes.next() {
-                None => return,
-                Some(ProcEvent::Changed(process)) => self.check_process(now, process),
-                Some(ProcEvent::Lost) => {
-                    let all: Vec<ThreadId> = self.threads.changes.all().collect();
-                    for thread in all {
-                        self.check_credentials(now, thread);
-                    }
-                }
-            }
+        let events: Vec<ProcEvent> =
+            std::iter::from_fn(|| self.threads.changes.next()).take(MAX_EVENTS).collect();
+        for thread in self.threads.changes.affected(&events) {
+            let begun = clock::now();
+            let subject = self.broker.subject_of_specs(self.threads.owner(thread));
+            self.check_credentials(now, thread);
+            self.priority.charge_share(subject.number(), begun, clock::now());
         }
     }
 

@@ -77,8 +77,8 @@ impl Daemon {
             }
             return;
         }
-        let uid = session.uid;
-        if self.deferred_close.is_user_over_limit(uid) {
+        let (uid, share) = (session.uid, session.share);
+        if self.deferred_close.is_subject_over_limit(share) {
             return self.suspend_reading(now, session_id);
         }
         let mut received = match seqpacket::recv_all(&session.socket, &mut self.buffers.inbox[..]) {
@@ -87,10 +87,10 @@ impl Daemon {
             Err(_) => return self.hang_up(now, session_id),
         };
         for surplus in received.surplus.drain(..) {
-            self.deferred_close.discard(uid, surplus);
+            self.deferred_close.discard(share, surplus);
         }
         if received.len == 0 {
-            self.discard(uid, received.fd);
+            self.discard(share, received.fd);
             return self.hang_up(now, session_id);
         }
         self.sessions.received(session_id, now);
@@ -106,7 +106,7 @@ impl Daemon {
                 rule: None,
                 answers: Vec::new(),
             };
-            self.discard(uid, received.fd);
+            self.discard(share, received.fd);
             Input::Undecodable { session: session_id, seq: 0, refusal }
         } else {
             match decode_request(&self.buffers.inbox[..received.len]) {
@@ -119,12 +119,12 @@ impl Daemon {
                     self.survey_for(now, session_id, &request);
                     let (mut thread, mut caller) = (None, None);
                     if let Some(named) = named_thread(&request) {
-                        thread = self.resolve_thread(session_id, uid, named.tid(), received);
+                        thread = self.resolve_thread(session_id, share, named.tid(), received);
                     } else {
                         if let (Request::ActFor { .. }, Some(fd)) = (&request, &received.fd) {
                             caller = Some(Box::new(caller_of(fd.as_fd())));
                         }
-                        self.discard(uid, received.fd);
+                        self.discard(share, received.fd);
                     }
                     let entropy = match request {
                         Request::Create(_) | Request::CreateGroup(_) => {
@@ -136,7 +136,7 @@ impl Daemon {
                     Input::Received { session: session_id, seq, request, thread, caller, entropy }
                 }
                 Err(garbled) => {
-                    self.discard(uid, received.fd);
+                    self.discard(share, received.fd);
                     Input::Undecodable {
                         session: session_id,
                         seq: garbled.seq,
@@ -151,9 +151,9 @@ impl Daemon {
     }
 
     /// Discards an unused descriptor, if any.
-    fn discard(&mut self, uid: u32, fd: Option<OwnedFd>) {
+    fn discard(&mut self, share: u32, fd: Option<OwnedFd>) {
         if let Some(fd) = fd {
-            self.deferred_close.discard(uid, fd);
+            self.deferred_close.discard(share, fd);
         }
     }
 
@@ -168,8 +168,10 @@ impl Daemon {
 
     /// Closes a connection; the caller informs the broker. Returns `false` if it was closed before.
     pub(super) fn close(&mut self, session: SessionId) -> bool {
-        let Some((uid, socket)) = self.sessions.remove(session, &self.epoll) else { return false };
-        self.deferred_close.hang_up(uid, socket);
+        let Some((share, socket)) = self.sessions.remove(session, &self.epoll) else {
+            return false;
+        };
+        self.deferred_close.hang_up(share, socket);
         true
     }
 
@@ -202,7 +204,7 @@ impl Daemon {
     /// Resumes the connections whose users' descriptors are closed.
     pub(super) fn resume_reading(&mut self) {
         let deferred_close = &self.deferred_close;
-        self.sessions.resume(|uid| deferred_close.is_user_over_limit(uid), &self.epoll);
+        self.sessions.resume(|share| deferred_close.is_subject_over_limit(share), &self.epoll);
     }
 
     /// Returns the thread that a request names, by the passed descriptor or else by its id; `None`
@@ -210,7 +212,7 @@ impl Daemon {
     fn resolve_thread(
         &mut self,
         session: SessionId,
-        uid: u32,
+        share: u32,
         tid: Option<u32>,
         received: Received,
     ) -> Option<Result<ThreadFacts, ThreadError>> {
@@ -218,7 +220,7 @@ impl Daemon {
             (Some(fd), _) => Thread::from_fd_unchecked(fd).map_err(|error| {
                 let why = not_found(&error);
                 if let OpenError::NotAPidfd(other) = error {
-                    self.deferred_close.discard(uid, other);
+                    self.deferred_close.discard(share, other);
                 }
                 why
             }),

@@ -21,13 +21,14 @@ pub(super) struct Session {
     pub(super) socket: OwnedFd,
     /// User of the connection.
     pub(super) uid: u32,
-    /// User whose share of each round serves the connection: for a subordinate user, its owner.
-    share: u32,
+    /// Subject whose share of each round serves the connection, and which is charged for the
+    /// descriptors that its client sends.
+    pub(super) share: u32,
     /// Whether thread ids have the same meaning in the peer's PID namespace; checked at the first
     /// use.
     same_namespace: Option<bool>,
     pub(super) is_reading: bool,
-    /// Whether the connection is not read because too many of its user's descriptors are pending.
+    /// Whether the connection is not read because too many of its subject's descriptors are pending.
     is_suspended: bool,
     /// Whether the connection is in its user's nested set.
     is_nested: bool,
@@ -184,7 +185,7 @@ impl Sessions {
     pub(super) fn resume(&mut self, waits: impl Fn(u32) -> bool, epoll: &Epoll) {
         let mut suspended = std::mem::take(&mut self.suspended);
         suspended.retain(|&id| {
-            let waits = self.uid(id.0).is_some_and(&waits);
+            let waits = self.share(id.0).is_some_and(&waits);
             if !waits {
                 self.set_suspended(id, false, epoll);
             }
@@ -289,7 +290,7 @@ impl Sessions {
         self.nested.get(&share).map_or(Ok(0), |set| set.epoll.wait(events, Some(Monotonic::ZERO)))
     }
 
-    /// Removes a connection and stops watching it. Returns its user and its socket.
+    /// Removes a connection and stops watching it. Returns its share and its socket.
     pub(super) fn remove(&mut self, id: SessionId, epoll: &Epoll) -> Option<(u32, OwnedFd)> {
         let session = self.open.remove(&id.0)?;
         // The socket is in one of the sets, so this cannot fail. Closing alone would not remove it
@@ -305,7 +306,7 @@ impl Sessions {
                 }
             }
         }
-        Some((session.uid, session.socket))
+        Some((session.share, session.socket))
     }
 
     /// Removes all connections.

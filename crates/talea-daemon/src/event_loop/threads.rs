@@ -249,6 +249,11 @@ impl Threads {
         Some(facts)
     }
 
+    /// Returns the user whose grant the thread has; root for a thread without a grant.
+    pub(super) fn owner(&self, id: ThreadId) -> u32 {
+        self.held.get(&id).and_then(|held| held.owner).unwrap_or(0)
+    }
+
     /// Returns the thread's user ids if they have changed since the last check.
     pub(super) fn changed_uids(&mut self, id: ThreadId) -> Option<Uids> {
         let held = self.held.get_mut(&id)?;

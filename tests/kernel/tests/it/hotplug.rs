@@ -1,7 +1,6 @@
 //! CPUs that go off-line and come back under a running daemon.
 //!
-//! The machine needs a second CPU that the kernel can take off-line; a test that finds none says so
-//! and checks nothing.
+//! The machine needs a second CPU that the kernel can take off-line.
 
 use crate::tasks::{periodic, ranked, with};
 use std::path::PathBuf;
@@ -45,15 +44,11 @@ impl Drop for Switch {
 
 /// Returns the switch, or ends the test.
 macro_rules! switch_or_return {
-    () => {
-        match Switch::of_last_cpu() {
-            Some(switch) => switch,
-            None => {
-                eprintln!("skipped: the kernel takes no CPU of this machine off-line");
-                return;
-            }
-        }
-    };
+    () => {{
+        let switch = Switch::of_last_cpu();
+        needs!("a second CPU that the kernel takes off-line", switch.is_some());
+        switch.expect("a switch")
+    }};
 }
 
 #[test]
