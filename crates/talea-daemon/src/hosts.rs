@@ -148,7 +148,9 @@ impl Hosts {
     /// Starts a process for each foreign plugin of `setup`, and waits until all of them are ready,
     /// but no longer than [`START_PATIENCE`]. [`Hosts::late`] returns the others.
     ///
-    /// The error names the plugin that failed, with the reason. The other hosts are stopped.
+    /// The error names the plugin that refused to start, with the reason. The other hosts are
+    /// stopped. A host that crashes is late: it starts again as at any other time, because a plugin
+    /// must not keep the daemon from serving the others.
     pub(crate) fn start(
         setup: &Setup,
         platform: &Platform,
@@ -197,9 +199,18 @@ impl Hosts {
             let ready = host.wait_until_ready(end);
             // Output up to now explains a failure; later lines are read by the event loop.
             host.log_stderr(clock::now(), log);
-            ready.map_err(|why| failed(plugin, why))?;
-            if let Some(host) = plugin.host.as_ref().filter(|host| !host.starting) {
-                host.log_isolation(log);
+            match ready {
+                Ok(()) if host.starting => {}
+                Ok(()) => host.log_isolation(log),
+                Err(HostFailure::Closed) => {
+                    let end = host.process.end_and_wait(&host.socket);
+                    log.error(format_args!("plugin `{}`: its host {end} during init", host.name));
+                    plugin.host = None;
+                    plugin.plan_restart(clock::now());
+                }
+                Err(HostFailure::Ended(why) | HostFailure::Violation(why)) => {
+                    return Err(failed(plugin, why));
+                }
             }
         }
         Ok(())
@@ -555,17 +566,12 @@ impl Host {
     }
 
     /// Waits for the answer to the setup until `end`; without one, the host is still starting.
-    fn wait_until_ready(&mut self, end: Monotonic) -> Result<(), String> {
+    fn wait_until_ready(&mut self, end: Monotonic) -> Result<(), HostFailure> {
         let mut poll = [rustix::event::PollFd::new(&self.socket, rustix::event::PollFlags::IN)];
         if rustix::event::poll(&mut poll, Some(&left(end))).is_ok_and(|count| count == 0) {
             return Ok(());
         }
-        self.receive_init().map_err(|why| match why {
-            HostFailure::Closed => {
-                format!("its host {} during init", self.process.end_and_wait(&self.socket))
-            }
-            HostFailure::Ended(why) | HostFailure::Violation(why) => why,
-        })
+        self.receive_init()
     }
 
     /// Handles the answer to the setup of a host whose start the event loop watches.

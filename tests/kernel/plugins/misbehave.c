@@ -1,8 +1,8 @@
 /*
  * A plugin that answers one question well and then does what its argument says: "hang", "spin",
  * "crash", "exit", "lie-cpu", "lie-priority", "lie-verdict", "talk", "forge"; with "init" it
- * refuses to start, with "late" it starts after three seconds, and with "slow" it answers each
- * question well after 35 ms.
+ * refuses to start, with "crash-init" it crashes at each start, with "late" it starts after three
+ * seconds, and with "slow" it answers each question well after 35 ms.
  */
 #define _DEFAULT_SOURCE
 #include <stdio.h>
@@ -25,6 +25,8 @@ static int32_t init(const struct talea_plugin_setup *setup, void **self)
         fprintf(stderr, "no, I will not\n");
         return 42;
     }
+    if (strcmp(how, "crash-init") == 0)
+        *(volatile int *)8 = 0;
     if (strcmp(how, "late") == 0)
         usleep(3000000);
     return 0;

@@ -132,6 +132,24 @@ fn r18_a_plugin_whose_init_refuses_starts_no_daemon() {
     assert!(failed.said.contains(": no, I will not"), "what it wrote is in the log: {failed:?}");
 }
 
+#[test]
+fn attack_23_a_plugin_that_crashes_at_each_start_keeps_no_daemon_from_serving() {
+    needs_root!();
+    let bench = Bench::new("r18-crash-init");
+    let mut daemon = Daemon::start(&bench, &beside(&bench, "broken", "crash-init"));
+    for _ in 0..2 {
+        daemon.wait_for_line("was killed by signal 11 during init").expect("a living daemon");
+        let bob = Agent::user(BOB);
+        let client = bob.connect(&daemon);
+        let granted = client.create(with("rm", periodic(10)));
+        client.done(&Request::Release(granted.spec));
+        let refusal = client.refused(&Request::Create(with("broken", ranked(60))));
+        assert_eq!(reason(&refusal), Some(RejectionReason::OutOfService), "{refusal:?}");
+        daemon.kill();
+        daemon.restart();
+    }
+}
+
 /// Returns the daemon's information about the first plugin.
 fn plugin_info(client: &Client) -> PluginInfo {
     match client.ask(&Request::Plugin(0)) {
