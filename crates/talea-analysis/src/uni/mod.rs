@@ -26,7 +26,6 @@ mod prepared;
 pub mod protocols;
 pub mod qpa;
 mod sections;
-pub mod sensitivity;
 pub mod suspension;
 
 pub use arrival_curve::{ArrivalCurve, Arrivals, CurveError};

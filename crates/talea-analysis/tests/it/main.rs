@@ -22,6 +22,5 @@ mod replay;
 mod rng;
 mod sandwich;
 mod sections;
-mod sensitivity;
 mod supply;
 mod tree;
