@@ -5,8 +5,7 @@
 //! [`calibration`](super::calibration). The length of a stretch is the CPU time of its thread,
 //! including the kernel, so that other threads are not counted. The trace is that of `talea
 //! simulate --trace`, with each slice, arrival and deadline; it is written to a temporary file. The
-//! compact trace has all that a sink receives ([`talea_sim::trace`]). The duration of a decision is
-//! measured in `decision`.
+//! duration of a decision is measured in `decision`.
 
 #![allow(clippy::cast_precision_loss, reason = "printed")]
 
@@ -99,8 +98,9 @@ fn described(policy: &PolicySpec, cpus: u32, per_mille: u64) -> Root {
 struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new(end: &str) -> anyhow::Result<(Scratch, File)> {
-        let path = std::env::temp_dir().join(format!("talea-lab-sim-{}.{end}", std::process::id()));
+    fn new() -> anyhow::Result<(Scratch, File)> {
+        let path =
+            std::env::temp_dir().join(format!("talea-lab-sim-{}.pftrace", std::process::id()));
         let file =
             File::create_new(&path).with_context(|| format!("cannot create {}", path.display()))?;
         Ok((Scratch(path), file))
@@ -136,7 +136,6 @@ impl Sink for Records {
 enum BenchSink<'a> {
     Counters(Counters),
     Records(Records),
-    Compact(Box<(Counters, talea_sim::trace::Trace<File>)>),
     Trace(Box<(Counters, Tracks<'a, File>)>),
 }
 
@@ -193,7 +192,6 @@ impl<'a> Bench<'a> {
         match &self.output {
             BenchSink::Counters(counters) => counters.total().completed,
             BenchSink::Records(records) => records.ended + records.jobs.ended.len() as u64,
-            BenchSink::Compact(both) => both.0.total().completed,
             BenchSink::Trace(both) => both.0.total().completed,
         }
     }
@@ -205,7 +203,6 @@ impl<'a> Bench<'a> {
         match &mut self.output {
             BenchSink::Counters(counters) => self.world.run(until, counters),
             BenchSink::Records(records) => self.world.run(until, records),
-            BenchSink::Compact(both) => self.world.run(until, &mut **both),
             BenchSink::Trace(both) => self.world.run(until, &mut **both),
         };
         let taken = thread_cpu_time().checked_sub(begun).unwrap_or(Work::ZERO);
@@ -244,26 +241,17 @@ fn cases(quick: bool) -> anyhow::Result<(f64, Vec<Case>)> {
     let rm = described(&PolicySpec::RateMonotonic, 2, 1_300);
     let (one_edf, one_rm) =
         (described(&PolicySpec::Edf, 1, 900), described(&PolicySpec::RateMonotonic, 1, 700));
-    let (_compact, compact_file) = Scratch::new("trace")?;
-    let (_trace, trace_file) = Scratch::new("pftrace")?;
+    let (_trace, trace_file) = Scratch::new()?;
     let outline = Outline::of(&edf, &edf.tree.build().expect("a flat tree"));
     let counters = || Counters::new(TASKS as usize);
     // A quarter of the jobs, because a job has 180 bytes in the trace.
     let few = jobs / 4;
     let mut trace = Trace::new(trace_file);
     let tracks = trace.root(&outline, Span::from_ns(u64::MAX));
-    let compact = talea_sim::trace::Trace::new(compact_file, TASKS as usize);
     let (global, global_rm) = ("G-EDF, U = 1.5", "G-RM, U = 1.3");
     let mut all = [
         Bench::new(global, "counters", &edf, BenchSink::Counters(counters()), jobs),
         Bench::new(global, "records", &edf, BenchSink::Records(Records::default()), jobs),
-        Bench::new(
-            global,
-            "compact trace",
-            &edf,
-            BenchSink::Compact(Box::new((counters(), compact))),
-            jobs,
-        ),
         Bench::new(global, "trace", &edf, BenchSink::Trace(Box::new((counters(), tracks))), few),
         Bench::new(global_rm, "counters", &rm, BenchSink::Counters(counters()), jobs),
         Bench::new("EDF, U = 0.9", "counters", &one_edf, BenchSink::Counters(counters()), jobs),
@@ -277,11 +265,7 @@ fn cases(quick: bool) -> anyhow::Result<(f64, Vec<Case>)> {
     }
     let minimum = SmtInterference::minimum(all.iter().map(|bench| &bench.interference));
     let cases = all.iter().map(|bench| bench.case(minimum)).collect();
-    for bench in all {
-        if let BenchSink::Compact(both) = bench.output {
-            both.1.finish().context("cannot write the trace")?;
-        }
-    }
+    drop(all);
     trace.finish().context("cannot write the trace")?;
     Ok((minimum, cases))
 }

@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use talea_core::Time;
 use talea_core::workload::CostMode;
 use talea_object::{ObjectError, load};
-use talea_sim::Simulation;
 use talea_sim::rng::Rng;
-use talea_sim::trace::{Reader, Trace, TraceEvent};
+use talea_sim::{Schedule, Simulation};
 use talea_system::{self as system, Registry};
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/c/objects");
@@ -137,24 +136,22 @@ const struct talea_sched_object *ENTRY(uint32_t abi)
 }
 "#;
 
-/// Returns the trace of every root, and the number of completed jobs.
-fn traces(text: &str, registry: &Registry, seed: u64) -> (Vec<Vec<u8>>, u64) {
+/// Returns the schedule of every root, and the number of completed jobs.
+fn schedules(text: &str, registry: &Registry, seed: u64) -> (Vec<Schedule>, u64) {
     let read = system::read_with(text, "system.toml", &(), registry);
     let system = read.unwrap_or_else(|found| panic!("{found:?}\n{text}"));
-    let mut jobs = 0;
-    let trace = |root: &system::Root| {
+    let until = Time::ZERO + system.duration;
+    let schedule = |root: &system::Root| {
         let engine = root.tree.build().expect("a tree");
         let simulation = Simulation::new(engine, root.tree.cpus, &root.workload(seed));
-        let mut simulation = simulation.with_cost_mode(CostMode::Sampled);
-        let mut trace = Trace::new(Vec::new(), root.tasks.len());
-        simulation.run(Time::ZERO + system.duration, &mut trace);
-        let bytes = trace.finish().expect("memory");
-        let of = Reader::new(&bytes, root.tasks.len()).expect("a trace");
-        jobs += of.filter(|entry| matches!(entry, Ok((_, TraceEvent::Completed(_))))).count();
-        bytes
+        let mut schedule = Schedule::new(root.tree.cpus, usize::MAX);
+        simulation.with_cost_mode(CostMode::Sampled).run(until, &mut schedule);
+        schedule.finish(until);
+        schedule
     };
-    let traces = system.roots.iter().map(trace).collect();
-    (traces, jobs as u64)
+    let schedules: Vec<Schedule> = system.roots.iter().map(schedule).collect();
+    let jobs = schedules.iter().map(|schedule| schedule.ended.len() as u64).sum();
+    (schedules, jobs)
 }
 
 /// Returns a random system: a root with a reservation, and tasks in both.
@@ -188,7 +185,8 @@ fn l8_s19_least_laxity_first_in_c_and_in_rust_give_identical_schedules() {
     let (mut rng, mut jobs) = (Rng::for_part(1, 1), 0);
     for seed in 0..120 {
         let text = random_system(&mut rng, "llf", "deferrable");
-        let ((c, of_c), (rust, _)) = (traces(&text, &object, seed), traces(&text, &builtin, seed));
+        let ((c, of_c), (rust, _)) =
+            (schedules(&text, &object, seed), schedules(&text, &builtin, seed));
         assert!(c == rust, "seed {seed}:\n{text}");
         jobs += of_c;
     }
@@ -203,8 +201,8 @@ fn l5_l8_a_server_in_c_and_the_built_in_one_give_identical_schedules() {
     for seed in 0..30 {
         let text = random_system(&mut rng, "edf", "deferrable");
         let with_object = text.replace("\"deferrable\"", "\"deferrable-c\"");
-        let (c, of_c) = traces(&with_object, &object, seed);
-        let (rust, _) = traces(&text, &Registry::new(), seed);
+        let (c, of_c) = schedules(&with_object, &object, seed);
+        let (rust, _) = schedules(&text, &Registry::new(), seed);
         assert!(c == rust, "seed {seed}:\n{text}");
         jobs += of_c;
     }

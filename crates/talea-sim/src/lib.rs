@@ -13,7 +13,6 @@ mod job_lists;
 mod job_source;
 pub mod schedule;
 mod simulation;
-pub mod trace;
 
 pub use histogram::Histogram;
 pub use interference::Overheads;

@@ -4,21 +4,43 @@ use talea_core::engine::{Cpu, Job, TaskId};
 use talea_core::{Span, Time};
 use talea_exec::native::{JobRecord, NativeReport};
 use talea_exec::{ExecInterval, RootReport};
-use talea_sim::trace::TraceEvent;
 use talea_sim::{Completion, Sink};
 
 const CPU: Cpu = Cpu(0);
 
-/// Returns the order of an event among those of its instant.
-fn order(event: &TraceEvent) -> u8 {
-    match event {
-        TraceEvent::Completed(_) => 0,
-        TraceEvent::Arrived { .. } => 1,
-        TraceEvent::Refused(_) => 2,
-        TraceEvent::Idle(_) => 3,
-        TraceEvent::Started { .. } => 4,
-        TraceEvent::Dispatched { .. } => 5,
-        TraceEvent::Notified(_) => 6,
+/// Event of a run. Events of one instant are reported in the order of the variants.
+enum RunEvent {
+    Completed(Completion),
+    Arrived { task: TaskId, nominal: Time },
+    Refused(TaskId),
+    Idle,
+    Started { task: TaskId, job: u64 },
+    Dispatched { task: TaskId, job: u64 },
+}
+
+impl RunEvent {
+    /// Returns the position of the event among those of its instant.
+    fn order(&self) -> u8 {
+        match self {
+            RunEvent::Completed(_) => 0,
+            RunEvent::Arrived { .. } => 1,
+            RunEvent::Refused(_) => 2,
+            RunEvent::Idle => 3,
+            RunEvent::Started { .. } => 4,
+            RunEvent::Dispatched { .. } => 5,
+        }
+    }
+
+    /// Reports the event to `sink`.
+    fn report(&self, now: Time, sink: &mut impl Sink) {
+        match *self {
+            RunEvent::Completed(ref job) => sink.on_completion(job),
+            RunEvent::Arrived { task, nominal } => sink.on_arrival(now, task, nominal),
+            RunEvent::Refused(task) => sink.on_refusal(now, task),
+            RunEvent::Idle => sink.on_idle(now, CPU),
+            RunEvent::Started { task, job } => sink.on_start(now, CPU, task, job, 0),
+            RunEvent::Dispatched { task, job } => sink.on_dispatch(now, CPU, task, job),
+        }
     }
 }
 
@@ -29,18 +51,18 @@ pub(super) fn replay_native(
     end: Time,
     sink: &mut impl Sink,
 ) -> Vec<(TaskId, Job)> {
-    let mut events: Vec<(Time, TraceEvent)> = Vec::new();
+    let mut events: Vec<(Time, RunEvent)> = Vec::new();
     let mut unfinished = Vec::new();
     for (task, lives) in (0..).map(TaskId).zip(&course.jobs) {
         for life in lives.iter().filter(|life| life.observed < end) {
             let JobRecord { number: job, nominal, release, deadline, .. } = *life;
-            events.push((life.observed, TraceEvent::Arrived { task, nominal }));
-            let started = TraceEvent::Started { cpu: CPU, task, job, version: 0 };
+            events.push((life.observed, RunEvent::Arrived { task, nominal }));
+            let started = RunEvent::Started { task, job };
             events.extend(life.begin.map(|at| (at, started)));
             match life.end {
                 Some(end) => {
                     let completion = Completion { task, job, release, deadline, end, cpu: CPU };
-                    events.push((end, TraceEvent::Completed(completion)));
+                    events.push((end, RunEvent::Completed(completion)));
                 }
                 None => unfinished.push((task, Job { number: job, release, deadline })),
             }
@@ -48,20 +70,20 @@ pub(super) fn replay_native(
     }
     for (task, refused) in (0..).map(TaskId).zip(&course.refused) {
         for one in refused {
-            events.push((one.observed, TraceEvent::Arrived { task, nominal: one.nominal }));
-            events.push((one.observed, TraceEvent::Refused(task)));
+            events.push((one.observed, RunEvent::Arrived { task, nominal: one.nominal }));
+            events.push((one.observed, RunEvent::Refused(task)));
         }
     }
     let segments = course.intervals(ran, end);
     for (at, segment) in segments.iter().enumerate() {
         let (task, job) = (segment.task, segment.job);
-        events.push((segment.start, TraceEvent::Dispatched { cpu: CPU, task, job }));
+        events.push((segment.start, RunEvent::Dispatched { task, job }));
         let is_last = segments.get(at + 1).is_none_or(|next| next.start > segment.end);
         if is_last && segment.end < end {
-            events.push((segment.end, TraceEvent::Idle(CPU)));
+            events.push((segment.end, RunEvent::Idle));
         }
     }
-    events.sort_by_key(|(now, event)| (*now, order(event)));
+    events.sort_by_key(|(now, event)| (*now, event.order()));
     for (now, event) in events {
         event.report(now, sink);
     }
