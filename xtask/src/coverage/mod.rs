@@ -10,7 +10,7 @@ use crate::shell;
 use crate::test::conclusive;
 use anyhow::{Result, ensure};
 use lexopt::Parser;
-use rows::{CLAIMS, DEFECTS, L3C, Need, Row, SF3P, YASMIN};
+use rows::{Need, Row};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -40,16 +40,15 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     if let Some(other) = args.next()? {
         return Err(other.unexpected().into());
     }
-    let index = scan()?;
-    print!("{}", page(&index));
-    let missing = missing(&index);
+    let (text, missing) = page(&scan()?)?;
+    print!("{text}");
     ensure!(missing.is_empty(), "cells without a test: {}", missing.join(", "));
     Ok(ExitCode::SUCCESS)
 }
 
 /// Returns the page.
 pub(crate) fn text() -> Result<String> {
-    Ok(page(&scan()?))
+    Ok(page(&scan()?)?.0)
 }
 
 /// Tests of a row, each as package, name and note.
@@ -172,23 +171,10 @@ fn package_of(path: &Path) -> String {
     }
 }
 
-/// Tables of the page.
-const TABLES: [(&str, &[Row]); 5] = [
-    ("Claims of ReTiF", CLAIMS),
-    ("Defects of the original", DEFECTS),
-    ("Claims of SF3P", SF3P),
-    ("Claims of YASMIN", YASMIN),
-    ("Claims of L3C in PikeOS", L3C),
-];
-
-/// Returns the cells without a required test.
-fn missing(index: &Index) -> Vec<String> {
-    let none = RowTests::default();
-    let rows = TABLES.iter().flat_map(|(_, rows)| rows.iter());
-    rows.flat_map(|row| needs(row, index.get(row.id).unwrap_or(&none))).flatten().collect()
-}
-
-fn page(index: &Index) -> String {
+/// Returns the page, and the cells without a required test.
+fn page(index: &Index) -> Result<(String, Vec<String>)> {
+    let requirements = std::fs::read_to_string(shell::root().join("docs/requirements.md"))?;
+    let mut missing = Vec::new();
     let mut text = String::from(
         "# The tests of each claim\n\n\
          *Sim*: deterministic, no kernel.\n\
@@ -203,40 +189,23 @@ fn page(index: &Index) -> String {
          were conclusive.\n\
          No other test accepts an inconclusive run: each pass is a conclusive run.\n",
     );
-    for (title, rows) in TABLES {
+    for (title, rows) in rows::tables(&requirements)? {
         let _ =
             writeln!(text, "\n## {title}\n\n| row | claim | Sim | VM |\n| --- | --- | --- | --- |");
         for row in rows {
             let none = RowTests::default();
-            let found = index.get(row.id).unwrap_or(&none);
-            let _ = writeln!(
-                text,
-                "| {} | {} | {} | {} |",
-                name(row),
-                row.claim,
-                cell(&found.sim, row.sim),
-                cell(&found.vm, row.vm),
-            );
+            let found = index.get(&row.tests).unwrap_or(&none);
+            let Row { id, claim, sim, vm, .. } = row;
+            let cells = (cell(&found.sim, sim), cell(&found.vm, vm));
+            let _ = writeln!(text, "| {id} | {claim} | {} | {} |", cells.0, cells.1);
+            for (need, tests, column) in [(sim, &found.sim, "Sim"), (vm, &found.vm, "VM")] {
+                if need == Need::Asked && tests.is_empty() {
+                    missing.push(format!("{id} {column}"));
+                }
+            }
         }
     }
-    text
-}
-
-/// Returns one entry per required cell. `Some` describes an empty cell.
-fn needs(row: &Row, found: &RowTests) -> Vec<Option<String>> {
-    let id = name(row);
-    let column = |need: Need, tests: &[String], name: &str| {
-        (need == Need::Asked).then(|| tests.is_empty().then(|| format!("{id} {name}")))
-    };
-    [column(row.sim, &found.sim, "Sim"), column(row.vm, &found.vm, "VM")]
-        .into_iter()
-        .flatten()
-        .collect()
-}
-
-/// Returns the id of a row as the table prints it: `R13`, `S14`, `10.5`.
-fn name(row: &Row) -> String {
-    row.id.trim_start_matches("retif_").replace('_', ".").to_uppercase()
+    Ok((text, missing))
 }
 
 fn cell(tests: &[String], need: Need) -> String {
@@ -277,47 +246,8 @@ mod tests {
     }
 
     #[test]
-    fn every_requirement_is_a_row_once_and_in_order() {
-        let text = std::fs::read_to_string(shell::root().join("docs/requirements.md"))
-            .expect("the requirements");
-        // Each heading of a table of requirements, with its rows here.
-        let tables = [
-            ("## R: ReTiF", CLAIMS),
-            ("### R38", DEFECTS),
-            ("## S: SF3P", SF3P),
-            ("## Y: YASMIN", YASMIN),
-            ("## L: L3C", L3C),
-        ];
-        for (heading, rows) in tables {
-            let at = text.find(heading).unwrap_or_else(|| panic!("no heading {heading}"));
-            let part = text[at..].split("\n#").next().expect("a first part");
-            let cells: Vec<Vec<&str>> = part
-                .lines()
-                .filter_map(|line| line.strip_prefix("| "))
-                .map(|line| line.trim_end_matches('|').split('|').map(str::trim).collect())
-                .skip(2)
-                .collect();
-            let ids: Vec<String> = rows.iter().map(name).collect();
-            let listed: Vec<&str> = cells.iter().map(|row| row[0]).collect();
-            assert_eq!(listed, ids, "{heading}");
-            let columns = if heading == "### R38" { 2 } else { 3 };
-            for row in cells {
-                assert_eq!(row.len(), columns, "{row:?}");
-                assert!(row.iter().all(|cell| !cell.is_empty()), "{row:?}");
-                assert!(row[1].contains('.'), "a sentence: {row:?}");
-            }
-        }
-        // Every cell without a test has a reason.
-        let silent = |row: &&Row| row.sim == Need::Not("");
-        assert_eq!(
-            [SF3P, YASMIN, L3C].iter().flat_map(|rows| rows.iter()).filter(silent).count(),
-            0
-        );
-    }
-
-    #[test]
     fn an_empty_tree_misses_every_cell() {
-        let missing = missing(&Index::new());
+        let (_, missing) = page(&Index::new()).expect("the requirements");
         assert!(missing.contains(&"R13 VM".to_owned()) && missing.contains(&"S14 Sim".to_owned()));
         assert!(!missing.contains(&"R9 VM".to_owned()));
     }
