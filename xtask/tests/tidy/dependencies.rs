@@ -166,8 +166,6 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("policy-llf", "talea-sim", "simulates the system"),
     ("policy-llf", "talea-system", "its name in a system file"),
     ("server-saver", "talea-core", "the trait of a server"),
-    ("server-saver", "talea-sim", "simulates the system"),
-    ("server-saver", "talea-system", "its name in a system file"),
     (
         "search-and-rescue",
         "talea-client",
@@ -205,6 +203,8 @@ const TEST_EDGES: &[(&str, &str, &str)] = &[
     ("talea-runtime", "proptest", "random applications"),
     ("talea-runtime", "stats_alloc", "counts allocations of its threads: none"),
     ("policy-edf-us", "talea-sim", "its definition against the simulated engine"),
+    ("server-saver", "talea-sim", "simulates the example's system"),
+    ("server-saver", "talea-system", "reads the example's system"),
     ("talea-runtime", "policy-edf-us", "a policy that the runtime does not know"),
     ("talea-runtime", "talea-kernel-tests", "one run at a time on the CPUs"),
     ("talea-runtime", "talea-sim", "an application against the simulation of its own file"),

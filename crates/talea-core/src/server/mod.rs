@@ -6,7 +6,7 @@
 //! client uses the budget. Budgets are hard, except in the soft CBS.
 //!
 //! [`ServerKind`] lists the algorithms, one file each. An external server (L3C section 4.1: custom
-//! reservation types; L5, L19) implements [`Server`] and is a [`ServerKind::Custom`]. The program
+//! reservation types; L5, L19) implements [`Server`] and is a [`ServerKind::Custom`]. The test
 //! of the example `examples/server-saver` registers an external server by name for system files.
 
 mod cbs;
