@@ -12,7 +12,7 @@ mod options;
 mod wire;
 
 pub(crate) use embedded::state_file;
-pub(crate) use error::{Misuse, Refused, Unreachable, exit_of};
+pub(crate) use error::{Refused, Unreachable, exit_of};
 pub(crate) use options::Options;
 
 use crate::grant_text;
@@ -24,6 +24,7 @@ use talea_proto::message::{Caveat, CpuInfo, Name, PluginInfo, Status, Token};
 use talea_proto::{
     Counters, Granted, PluginAnswer, Refusal, Reply, Request, SpecId, SpecInfo, Task, ThreadRef,
 };
+use talea_study::exit::usage;
 
 /// Connection to a broker, with one method per request.
 pub(crate) struct BrokerClient(Box<dyn Broker>);
@@ -293,10 +294,9 @@ impl BrokerClient {
             .map(|plugin| plugin.name)
             .collect();
         let Some(&first) = names.first() else {
-            return Err(Misuse(format!(
+            return Err(usage(format!(
                 "no plugin of kind {kind} is configured, which -P asks for; talea status lists the plugins"
-            ))
-            .into());
+            )));
         };
         for &name in &names {
             let named = Task { plugin: Some(name), ..task };

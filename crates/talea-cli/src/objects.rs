@@ -1,7 +1,7 @@
 //! Option `--object`: policies and servers from shared objects.
 
 use std::path::PathBuf;
-use talea_study::output::note;
+use talea_study::exit::usage;
 use talea_system::Registry;
 
 /// Objects whose policies and servers a system file may name.
@@ -15,12 +15,14 @@ pub(crate) struct ObjectArgs {
 }
 
 impl ObjectArgs {
-    /// Loads the objects. Prints why one cannot be loaded, and then returns `None`.
-    pub(crate) fn registry(&self) -> Option<Registry> {
+    /// Loads the objects.
+    ///
+    /// # Errors
+    /// An object cannot be loaded.
+    pub(crate) fn registry(&self) -> anyhow::Result<Registry> {
         let load = |registry, path: &PathBuf| {
             talea_object::load(path, registry)
-                .map_err(|why| note(&format!("object {}: {why}", path.display())))
-                .ok()
+                .map_err(|why| usage(format!("object {}: {why}", path.display())))
         };
         self.objects.iter().try_fold(Registry::new(), load)
     }

@@ -10,6 +10,7 @@ use talea_core::{CpuSet, Params, Priority, Span, Work};
 use talea_proto::message::Notes;
 use talea_proto::refusal::{PluginVerdict, RejectionReason};
 use talea_proto::{Owner, SpecId, SpecInfo, Task};
+use talea_study::exit::not_executable;
 use talea_study::live_run::CpuAssignment;
 use talea_study::output::note;
 
@@ -34,13 +35,13 @@ impl Drop for CpuReservation {
 /// Reserves the CPUs of a run. Returns `None` if there is no ledger.
 ///
 /// # Errors
-/// Outer: a failure. Inner: the reason for a refusal, as a sentence.
+/// A failure, or the reason for a refusal (`NotExecutable`).
 pub(crate) fn reserve(
     options: &Options,
     places: &CpuAssignment,
     beside_grants: bool,
-) -> anyhow::Result<Result<Option<CpuReservation>, String>> {
-    let Ok(mut link) = BrokerClient::open(options) else { return Ok(Ok(None)) };
+) -> anyhow::Result<Option<CpuReservation>> {
+    let Ok(mut link) = BrokerClient::open(options) else { return Ok(None) };
     let cpus = places.iter().flatten().fold(CpuSet::EMPTY, |mut all, &cpu| {
         all.insert(cpu);
         all
@@ -50,7 +51,7 @@ pub(crate) fn reserve(
         let broken: Vec<String> =
             specs.iter().filter(|spec| is_broken(spec, &cpus)).map(described).collect();
         if !broken.is_empty() {
-            return Ok(Err(format!(
+            return Err(not_executable(format!(
                 "it would break {} on its CPUs: {}; release them, use other CPUs (--cpus), or give --beside-grants",
                 if broken.len() == 1 { "a grant" } else { "grants" },
                 broken.join(", ")
@@ -62,17 +63,17 @@ pub(crate) fn reserve(
         Ok(granted) => granted,
         Err(error) => {
             if is_reserved(&error) {
-                return Ok(Err(format!("{error:#}")));
+                return Err(not_executable(format!("{error:#}")));
             }
             if options.verbose {
                 note(&format!("its CPUs are not reserved: {error:#}"));
             }
-            return Ok(Ok(None));
+            return Ok(None);
         }
     };
     link.suspend();
     let specs = granted.iter().map(|granted| granted.spec).collect();
-    Ok(Ok(Some(CpuReservation { link, specs })))
+    Ok(Some(CpuReservation { link, specs }))
 }
 
 /// Whether another executor has reserved one of the CPUs.

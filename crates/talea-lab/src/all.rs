@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use talea_study::exit::Exit;
+use talea_study::exit::{Exit, usage};
 use talea_study::output::{self, Table, note};
 
 /// Options of `talea-lab all`.
@@ -108,8 +108,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         EXPERIMENTS.iter().filter(|one| one.name.starts_with(&args.only)).collect();
     if chosen.is_empty() {
         let names: Vec<_> = EXPERIMENTS.iter().map(|one| one.name).collect();
-        note(&format!("no experiment begins with {}: {}", args.only, names.join(", ")));
-        return Ok(Exit::Usage);
+        let names = names.join(", ");
+        return Err(usage(format!("no experiment begins with {}: {names}", args.only)));
     }
     let mut table = Table::new("EXPERIMENT | OUTCOME | >TOOK | WHAT IT SAYS");
     let mut codes = Vec::new();

@@ -107,11 +107,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let thresholds = evaluate::evaluate(&rows);
     let kernel = kernel_release();
     let report = IpcReport { quick: args.quick, kernel, rows, reapplication, thresholds };
-    if args.output.json {
-        output::print_json(&report)?;
-    } else {
-        output::print(&text(&report))?;
-    }
+    args.output.print(&report, || text(&report))?;
     Ok(thresholds::exit(&report.thresholds))
 }
 

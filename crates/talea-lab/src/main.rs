@@ -100,7 +100,7 @@ fn main() -> ExitCode {
             Ok(exit) => exit.into(),
             Err(error) => {
                 output::print_error(&error);
-                Exit::Failure.into()
+                Exit::from_error(&error).into()
             }
         },
         Err(error) => {

@@ -23,7 +23,7 @@ use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::PolicySpec;
 use talea_core::{Span, Time, Work};
 use talea_sim::{Arrivals, Cost, Schedule, Simulation, Source, Workload};
-use talea_study::exit::Exit;
+use talea_study::exit::{Exit, usage};
 use talea_study::output::{self, Table};
 
 /// Options of `talea-lab sf3p`.
@@ -73,24 +73,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     match (args.what, args.bounds) {
         (Which::Fig7 | Which::Fig8 | Which::Fig9, _) => {
-            output::note("overheads are measured: --live");
-            Ok(Exit::Usage)
+            Err(usage("overheads are measured: --live"))
         }
-        (Which::Six, _) => {
-            output::note(
-                "what threads do is measured: --live; talea import and simulate show the rest",
-            );
-            Ok(Exit::Usage)
-        }
+        (Which::Six, _) => Err(usage(
+            "what threads do is measured: --live; talea import and simulate show the rest",
+        )),
         (Which::Fig4, false) => fig4(),
         (Which::Fig4, true) => super::bounds::report("SF3P Fig. 4", &[figure4_case()]),
         (Which::Fig6, false) => random_sets::fig6(args.seed, &args.out),
-        (Which::Fig6, true) => {
-            output::note(
-                "fig6 is about random sets that miss deadlines: --bounds is for fig4 and table2",
-            );
-            Ok(Exit::Usage)
-        }
+        (Which::Fig6, true) => Err(usage(
+            "fig6 is about random sets that miss deadlines: --bounds is for fig4 and table2",
+        )),
         (Which::Table2, false) => flight_management::table2(),
         (Which::Table2, true) => {
             super::bounds::report("SF3P Table II", &flight_management::configurations()?)
@@ -113,10 +106,7 @@ fn on_threads(args: &Args) -> anyhow::Result<Exit> {
     };
     match args.what {
         Which::Fig4 => {
-            output::note(
-                "figure 4 on threads is a test (s12): --live is for fig6 to fig9 and table2",
-            );
-            Ok(Exit::Usage)
+            Err(usage("figure 4 on threads is a test (s12): --live is for fig6 to fig9 and table2"))
         }
         Which::Fig6 => live::sets::sets(Shown::Fig6, &effort),
         Which::Fig7 => live::sets::sets(Shown::Fig7, &effort),

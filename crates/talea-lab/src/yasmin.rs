@@ -16,17 +16,15 @@ mod threads;
 pub(crate) use args::Args;
 
 use args::Which;
-use talea_study::exit::Exit;
-use talea_study::output;
+use talea_study::exit::{Exit, usage};
 
 /// Runs an experiment.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let is_simulated = matches!(args.figure, Which::Fig5) && !args.live;
     if is_simulated && args.quick {
-        output::note(
+        return Err(usage(
             "--quick is for real threads: fig5 without --live is simulated, which takes no time",
-        );
-        return Ok(Exit::Usage);
+        ));
     }
     match args.figure {
         Which::Fig5 if args.live => live::fig5(args),

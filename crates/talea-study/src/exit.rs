@@ -6,6 +6,8 @@
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
+use talea_config::Diagnostic;
+use talea_config::diagnostic::render;
 use talea_proto::{Code, Refusal};
 
 /// Exit status of `talea` and `talea-lab`.
@@ -83,6 +85,15 @@ impl Exit {
         }
     }
 
+    /// Returns the exit code of an error that ends a command.
+    pub fn from_error(error: &anyhow::Error) -> Exit {
+        match error.downcast_ref::<CommandError>() {
+            Some(error) => error.exit(),
+            None if error.is::<Unreadable>() => Exit::Usage,
+            None => Exit::Failure,
+        }
+    }
+
     /// Classifies a refusal by the person who must act.
     pub fn from_refusal(refusal: &Refusal) -> Exit {
         match refusal.code {
@@ -111,6 +122,53 @@ impl Exit {
             | Code::Starvation => Exit::Failure,
         }
     }
+}
+
+/// Error that ends a command with an exit code of its own.
+#[derive(Debug)]
+pub enum CommandError {
+    /// The request of the user is invalid.
+    Usage(String),
+    /// A file of the user is invalid.
+    File(Vec<Diagnostic>),
+    /// This computer does not execute the system, for this reason.
+    NotExecutable(String),
+}
+
+impl CommandError {
+    /// Returns the exit code.
+    pub fn exit(&self) -> Exit {
+        match self {
+            CommandError::Usage(_) | CommandError::File(_) => Exit::Usage,
+            CommandError::NotExecutable(_) => Exit::Refused,
+        }
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommandError::Usage(why) | CommandError::NotExecutable(why) => f.write_str(why),
+            CommandError::File(diagnostics) => f.write_str(&render(diagnostics, false)),
+        }
+    }
+}
+
+impl std::error::Error for CommandError {}
+
+/// Returns the error of an invalid request.
+pub fn usage(why: impl Into<String>) -> anyhow::Error {
+    CommandError::Usage(why.into()).into()
+}
+
+/// Returns the error of a file with these diagnostics.
+pub fn invalid_file(diagnostics: Vec<Diagnostic>) -> anyhow::Error {
+    CommandError::File(diagnostics).into()
+}
+
+/// Returns the error of a system that this computer does not execute.
+pub fn not_executable(why: impl Into<String>) -> anyhow::Error {
+    CommandError::NotExecutable(why.into()).into()
 }
 
 /// Context of an error: a file that the user has named cannot be read. The exit code is that of

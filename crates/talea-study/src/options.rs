@@ -1,6 +1,8 @@
 //! Options and values of options that several commands have.
 
+use crate::output;
 use clap::Args;
+use serde::Serialize;
 use talea_config::duration::parse_span;
 use talea_sim::generate::CPU;
 
@@ -10,6 +12,17 @@ pub struct Output {
     /// Print JSON with stable names instead of text.
     #[arg(long)]
     pub json: bool,
+}
+
+impl Output {
+    /// Prints a report as JSON, or its text.
+    pub fn print<T: Serialize>(
+        self,
+        report: &T,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        if self.json { output::print_json(report) } else { output::print(&text()) }
+    }
 }
 
 /// Parses a duration with its unit.

@@ -3,6 +3,7 @@
 //! Invariant: JSON output does not depend on the terminal, the locale or the width. Colour is only
 //! for terminals, and never if `NO_COLOR` is set (no-color.org) or the terminal is dumb.
 
+use crate::exit::CommandError;
 use anyhow::Context;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
@@ -52,7 +53,11 @@ pub fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
 
 /// Prints the error that ends the command to standard error. Ignores a failure to print.
 pub fn print_error(error: &anyhow::Error) {
-    note(&format!("{error:#}"));
+    match error.downcast_ref() {
+        // Diagnostics name their file.
+        Some(CommandError::File(_)) => eprint!("{error:#}"),
+        _ => note(&format!("{error:#}")),
+    }
 }
 
 /// Prints a remark to standard error, after the name of the program.

@@ -1,9 +1,9 @@
 //! System files on disk, with the files that they include.
 
-use crate::exit::Unreadable;
+use crate::exit::{Unreadable, invalid_file};
 use anyhow::Context;
 use std::path::Path;
-use talea_config::{Diagnostic, FILE_MAX};
+use talea_config::FILE_MAX;
 use talea_core::mutate;
 use talea_os::bounded_read::read_bounded;
 use talea_system::{self as system, Beside, Include, Registry, System};
@@ -42,20 +42,18 @@ pub fn read_text(path: &Path) -> anyhow::Result<String> {
 
 /// Reads a system file with its included files and prints the warnings. The file may name what
 /// `registry` has.
-pub fn load(path: &Path, registry: &Registry) -> anyhow::Result<Result<System, Vec<Diagnostic>>> {
+///
+/// # Errors
+/// The file cannot be read, or it is invalid.
+pub fn load(path: &Path, registry: &Registry) -> anyhow::Result<System> {
     let origin = path.display().to_string();
-    Ok(system::read_with(&read_text(path)?, &origin, &file_includes(), registry)
-        .inspect(print_warnings))
+    let system = system::read_with(&read_text(path)?, &origin, &file_includes(), registry)
+        .map_err(invalid_file)?;
+    print_warnings(&system);
+    Ok(system)
 }
 
 /// Prints the warnings of a system file to standard error, separate from data.
 pub fn print_warnings(system: &System) {
     eprint!("{}", talea_config::diagnostic::render(&system.warnings, false));
-}
-
-/// Variant of [`load`] that prints the errors and then returns `None`.
-pub fn load_or_report(path: &Path, registry: &Registry) -> anyhow::Result<Option<System>> {
-    Ok(load(path, registry)?
-        .map_err(|diagnostics| eprint!("{}", talea_config::diagnostic::render(&diagnostics, false)))
-        .ok())
 }

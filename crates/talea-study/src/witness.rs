@@ -5,7 +5,7 @@
 //! arrivals of one root's tasks replace the described ones, and all costs are the worst case. Tasks
 //! that a graph activates keep their arrivals.
 
-use crate::exit::Unreadable;
+use crate::exit::{Unreadable, usage};
 use crate::run_summary::short;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -164,19 +164,19 @@ impl Witness {
     }
 
     /// Reads a witness file. The inner error describes an invalid file.
-    pub fn read(path: &Path) -> anyhow::Result<Result<Witness, String>> {
+    pub fn read(path: &Path) -> anyhow::Result<Witness> {
         let origin = path.display();
         let text = read_text_bounded(path, MAX_BYTES).with_context(|| Unreadable::file(path))?;
-        Ok(match serde_json::from_str::<Witness>(&text) {
+        match serde_json::from_str::<Witness>(&text) {
             Ok(witness) if witness.schema == SCHEMA => Ok(witness),
-            Ok(witness) => Err(format!(
+            Ok(witness) => Err(usage(format!(
                 "{origin}: a witness of format {}, and this talea reads {SCHEMA}",
                 witness.schema
-            )),
+            ))),
             Err(error) => {
-                Err(format!("{origin}: not a witness of talea analyze --witness: {error}"))
+                Err(usage(format!("{origin}: not a witness of talea analyze --witness: {error}")))
             }
-        })
+        }
     }
 
     /// Returns the seed of the root.

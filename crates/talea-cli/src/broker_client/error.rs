@@ -4,7 +4,7 @@ use crate::grant_text;
 use anyhow::bail;
 use std::fmt;
 use talea_proto::{Refusal, Reply};
-use talea_study::exit::{Exit, Unreadable};
+use talea_study::exit::Exit;
 
 /// Refusal of the broker. It is an error only here, where it ends the command.
 #[derive(Debug)]
@@ -30,28 +30,14 @@ impl fmt::Display for Unreachable {
 
 impl std::error::Error for Unreachable {}
 
-/// Invalid request of the user.
-#[derive(Debug)]
-pub(crate) struct Misuse(pub(crate) String);
-
-impl fmt::Display for Misuse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Misuse {}
-
 /// Returns the exit code of an error that ends a command.
 pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
     if let Some(refused) = error.downcast_ref::<Refused>() {
         Exit::from_refusal(&refused.0)
     } else if error.is::<Unreachable>() {
         Exit::Unreachable
-    } else if error.is::<Misuse>() || error.is::<Unreadable>() {
-        Exit::Usage
     } else {
-        Exit::Failure
+        Exit::from_error(error)
     }
 }
 

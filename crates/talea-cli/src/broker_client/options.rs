@@ -1,12 +1,12 @@
 //! Options of the command line that say which broker decides, and the daemon's configuration.
 
-use super::error::Misuse;
 use anyhow::bail;
 use std::path::{Path, PathBuf};
 use talea_config::{DaemonSetup, Loaded};
 use talea_daemon::start::{CONFIG_PATH, StartError, load};
 use talea_os::sysinfo::SystemInfo;
 use talea_proto::SOCKET_ENV;
+use talea_study::exit::usage;
 
 /// Options for finding a broker.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Options {
                     text.trim_end()
                 );
                 // A named file is required.
-                if self.config.is_some() { Err(Misuse(why).into()) } else { bail!("{why}") }
+                if self.config.is_some() { Err(usage(why)) } else { bail!("{why}") }
             }
         }
     }

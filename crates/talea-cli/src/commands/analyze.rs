@@ -27,43 +27,28 @@ use std::rc::Rc;
 use talea_analysis::tree::{Reason, RootModel, TaskBound};
 use talea_core::engine::{MAX_RUN, NodeSpec, Tree};
 use talea_core::{Span, mutate};
-use talea_study::exit::Exit;
-use talea_study::output::{colored, note, print, print_json};
+use talea_study::exit::{Exit, usage};
+use talea_study::output::{colored, note};
 use talea_study::system_file::load;
 use talea_system::{Registry, Root, System};
 
 pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
     let _watch = args.limit.watch(args.output.json)?;
-    let mut system = match load(&args.file, &Registry::default())? {
-        Ok(system) => system,
-        Err(diagnostics) => {
-            eprint!("{}", talea_config::diagnostic::render(&diagnostics, false));
-            return Ok(Exit::Usage);
-        }
-    };
+    let mut system = load(&args.file, &Registry::default())?;
     for change in &args.what_if {
-        if let Err(error) = change.make(&mut system) {
-            eprintln!("talea: {error}");
-            return Ok(Exit::Usage);
-        }
+        change.make(&mut system).map_err(|error| usage(error.to_string()))?;
     }
     for root in &system.roots {
         if let Err(error) = root.tree.check() {
             let changes: Vec<String> =
                 args.what_if.iter().map(|change| format!("{:?}", change.to_string())).collect();
-            eprintln!(
-                "talea: what-if {}: {}: {}",
-                changes.join(", "),
-                name_of(&root.tree, error.node),
-                error.kind
-            );
-            return Ok(Exit::Usage);
+            let node = name_of(&root.tree, error.node);
+            return Err(usage(format!("what-if {}: {node}: {}", changes.join(", "), error.kind)));
         }
     }
     if let Some(what) = args.synthesize {
         if what != SynthesisTarget::Server && !(args.server.is_empty() && args.period.is_empty()) {
-            eprintln!("talea: --server and --period are for --synthesize server");
-            return Ok(Exit::Usage);
+            return Err(usage("--server and --period are for --synthesize server"));
         }
         return match what {
             SynthesisTarget::Server => server::server(args, &system),
@@ -93,11 +78,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
     if let Some(path) = &args.html {
         page::write(path, &system, &answer)?;
     }
-    if args.output.json {
-        print_json(&answer)?;
-    } else {
-        print(&report::text(&answer, colored()))?;
-    }
+    args.output.print(&answer, || report::text(&answer, colored()))?;
     Ok(if answer.proved { Exit::Ok } else { Exit::Failure })
 }
 

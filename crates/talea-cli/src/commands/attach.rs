@@ -5,7 +5,7 @@
 
 use crate::args::AttachArgs;
 use crate::args::task::TaskRequest;
-use crate::broker_client::{BrokerClient, Misuse, Options, Refused};
+use crate::broker_client::{BrokerClient, Options, Refused};
 use crate::grant_text;
 use crate::json::{GrantJson, RefusalJson, TaskJson};
 use crate::kernel::name_of;
@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use serde::Serialize;
 use talea_os::{Thread, Tid, proc};
 use talea_proto::{GROUP_MAX, Granted, Owner, Task};
-use talea_study::exit::Exit;
+use talea_study::exit::{Exit, usage};
 use talea_study::output::{count, note, print, print_json};
 
 #[derive(Serialize)]
@@ -39,10 +39,9 @@ struct UncoveredThread {
 
 pub(crate) fn run(options: &Options, args: &AttachArgs) -> anyhow::Result<Exit> {
     let TaskRequest::Grant { task, kind } = args.task.to_request(Owner::Thread) else {
-        return Err(Misuse(
-            "an ordinary thread (-P o:…) needs no grant; talea release releases a grant".into(),
-        )
-        .into());
+        return Err(usage(
+            "an ordinary thread (-P o:…) needs no grant; talea release releases a grant",
+        ));
     };
     if let Some(why) = crate::broker_client::disabled() {
         bail!("{why}; nothing is attached");

@@ -21,14 +21,14 @@ use talea_study::compare::check::{Findings, RunGuarantee, check_run};
 use talea_study::compare::job_times::JobLog;
 use talea_study::compare::model::{LostTimeBound, Model, model};
 use talea_study::compare::stall_filter::StallFilter;
-use talea_study::exit::Exit;
+use talea_study::exit::{Exit, not_executable};
 use talea_study::live_run::{
-    self, Accounts, CpuAssignment, LiveRun, LoadEstimate, Mechanism, NotExecutable, RunSetup,
-    SourceTexts, WorkMode, estimate_load, isolation_failure_text, place, print_limits,
+    self, Accounts, CpuAssignment, LiveRun, LoadEstimate, Mechanism, RunSetup, SourceTexts,
+    WorkMode, estimate_load, isolation_failure_text, place, print_limits, refused_file,
     with_changes,
 };
 use talea_study::options::{self, Output};
-use talea_study::output::{colored, print, print_json, write_file};
+use talea_study::output::{colored, write_file};
 use talea_study::report::{DrawnRoot, Outline, RunPage, html};
 use talea_study::run_summary;
 use talea_system::{Registry, Root, System};
@@ -102,23 +102,15 @@ struct Comparison<'a> {
 }
 
 pub(crate) fn run(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit> {
-    let (system, texts) = match SourceTexts::load(&args.file, &Registry::default())? {
-        Ok(read) => read,
-        Err(diagnostics) => {
-            eprint!("{}", talea_config::diagnostic::render(&diagnostics, false));
-            return Ok(Exit::Usage);
-        }
-    };
-    let accounts = match live_run::accounts(&system, &texts) {
-        Ok(accounts) => accounts,
-        Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
-    };
+    compare(options, args).map_err(|error| refused_file(error, &args.file))
+}
+
+fn compare(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit> {
+    let (system, texts) = SourceTexts::load(&args.file, &Registry::default())?;
+    let accounts = live_run::accounts(&system, &texts)?;
     let duration = args.duration.unwrap_or(system.duration);
     let seed = args.seed.unwrap_or(system.seed);
-    let places = match place(&system, args.cpus.as_ref()) {
-        Ok(places) => places,
-        Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
-    };
+    let places = place(&system, args.cpus.as_ref())?;
     let estimates = estimate_load(&system, duration, seed)?;
     print_limits(&system, &places, &estimates);
     let outlines = run_summary::outlines(&system)?;
@@ -148,22 +140,16 @@ pub(crate) fn run(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit>
     let rights = args.mechanism.rights(live_run::PriorityUse::Required);
     let _reserved: Option<CpuReservation> = match rights {
         live_run::PriorityUse::Unused => None,
-        _ => match reserve(options, places, args.beside_grants)? {
-            Ok(reserved) => reserved,
-            Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
-        },
+        _ => reserve(options, places, args.beside_grants)?,
     };
     let mut runs: Vec<RunReport> = Vec::new();
     let mut findings: Vec<Vec<Findings>> = vec![Vec::new(); system.roots.len()];
     let mut chains = vec![ChainFindings::default(); system.chains.len()];
     let mut last = None;
     for _ in 0..args.repeat {
-        let measured = match execute(args, &stage)? {
-            Ok(measured) => measured,
-            Err(NotExecutable(why)) => return Ok(live_run::print_refusal(&args.file, &why)),
-        };
+        let measured = execute(args, &stage)?;
         if let Some(why) = program_failure(&system, &measured) {
-            return Ok(live_run::print_refusal(&args.file, &why));
+            return Err(not_executable(why));
         }
         let found = stage.check_run(&measured, &mut chains)?;
         runs.push(RunReport::of(&measured, &found, stage.estimates.as_slice()));
@@ -199,11 +185,7 @@ pub(crate) fn run(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit>
         let page = stage.page(args, simulated, measured, &answer)?;
         write_file(path, &page)?;
     }
-    if args.output.json {
-        print_json(&answer)?;
-    } else {
-        print(&report::text(&answer, colored()))?;
-    }
+    args.output.print(&answer, || report::text(&answer, colored()))?;
     Ok(answer.exit())
 }
 
@@ -238,10 +220,7 @@ fn program_failure(system: &System, measured: &LiveRun) -> Option<String> {
     })
 }
 
-fn execute(
-    args: &CompareArgs,
-    stage: &Comparison<'_>,
-) -> anyhow::Result<Result<LiveRun, NotExecutable>> {
+fn execute(args: &CompareArgs, stage: &Comparison<'_>) -> anyhow::Result<LiveRun> {
     live_run::run(&RunSetup {
         system: stage.system,
         duration: stage.duration,

@@ -13,14 +13,14 @@ use talea_exec::mechanism::audit::Consumed;
 use talea_exec::stalls::DETECTION_LIMIT;
 use talea_exec::{ProgramExit, ProgramReport, RootReport, Stall, StoppedTime};
 use talea_os::spawn::describe_exit;
-use talea_study::exit::Exit;
+use talea_study::exit::{Exit, not_executable};
 use talea_study::live_run::{
-    self, CpuAssignment, KernelCheck, LiveRun, Mechanism, NotExecutable, PriorityUse, Recording,
-    RunSetup, SourceTexts, StreamedSummary, WorkMode, estimate_rate, longest_whole_record, place,
-    print_limits,
+    self, CpuAssignment, KernelCheck, LiveRun, Mechanism, PriorityUse, Recording, RunSetup,
+    SourceTexts, StreamedSummary, WorkMode, estimate_rate, longest_whole_record, place,
+    print_limits, refused_file,
 };
 use talea_study::options::{self, Output};
-use talea_study::output::{Tone, colored, count, paint, print, print_json};
+use talea_study::output::{Tone, colored, count, paint};
 use talea_study::report::Outline;
 use talea_study::run_summary::{
     self, ChainSummary, ExpectationResult, FileArgs, Files, RootSummary, short,
@@ -192,38 +192,28 @@ struct StallJson {
 }
 
 pub(crate) fn run(options: &Options, args: &ExecuteArgs) -> anyhow::Result<Exit> {
-    let Some(registry) = args.objects.registry() else { return Ok(Exit::Usage) };
-    let (system, texts) = match SourceTexts::load(&args.file, &registry)? {
-        Ok(read) => read,
-        Err(diagnostics) => {
-            eprint!("{}", talea_config::diagnostic::render(&diagnostics, false));
-            return Ok(Exit::Usage);
-        }
-    };
+    execute(options, args).map_err(|error| refused_file(error, &args.file))
+}
+
+fn execute(options: &Options, args: &ExecuteArgs) -> anyhow::Result<Exit> {
+    let (system, texts) = SourceTexts::load(&args.file, &args.objects.registry()?)?;
     let duration = args.duration.unwrap_or(system.duration);
     let seed = args.seed.unwrap_or(system.seed);
-    let places = match place(&system, args.cpus.as_ref()) {
-        Ok(places) => places,
-        Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
-    };
-    let accounts = match live_run::accounts(&system, &texts) {
-        Ok(accounts) => accounts,
-        Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
-    };
+    let places = place(&system, args.cpus.as_ref())?;
+    let accounts = live_run::accounts(&system, &texts)?;
     if args.record.is_some() && args.mechanism == Mechanism::Linux {
         let why = "--record writes orders for talea replay, and --mechanism linux gives none";
-        return Ok(live_run::print_refusal(&args.file, why));
+        return Err(not_executable(why));
     }
     let estimates = estimate_rate(&system, duration, seed)?;
     print_limits(&system, &places, &estimates);
     let most = longest_whole_record(&estimates);
     if !args.is_streamed() && duration > most {
-        let why = format!(
+        return Err(not_executable(format!(
             "{} keep the whole record in memory, which has room for about {most} of this file and not for {duration}: shorten the \
              run with --duration, or run without them",
             "--check, --record, --csv, --trace, --html, --svg and --mechanism linux"
-        );
-        return Ok(live_run::print_refusal(&args.file, &why));
+        )));
     }
     let outlines = run_summary::outlines(&system)?;
     let files = Files::create(&args.files)?;
@@ -248,10 +238,7 @@ pub(crate) fn run(options: &Options, args: &ExecuteArgs) -> anyhow::Result<Exit>
     };
     let _reserved: Option<CpuReservation> = match setup.rights {
         PriorityUse::Unused => None,
-        _ => match reserve(options, &places, args.beside_grants)? {
-            Ok(reserved) => reserved,
-            Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
-        },
+        _ => reserve(options, &places, args.beside_grants)?,
     };
     let mut summary = if args.is_streamed() {
         Some(StreamedSummary::new(&system.roots, &outlines, duration)?)
@@ -261,10 +248,6 @@ pub(crate) fn run(options: &Options, args: &ExecuteArgs) -> anyhow::Result<Exit>
     let measured = match &mut summary {
         Some(summary) => live_run::run_streaming(&setup, summary)?,
         None => live_run::run(&setup)?,
-    };
-    let measured = match measured {
-        Ok(measured) => measured,
-        Err(NotExecutable(why)) => return Ok(live_run::print_refusal(&args.file, &why)),
     };
     let summaries = summary
         .map(|summary| {
@@ -281,11 +264,7 @@ pub(crate) fn run(options: &Options, args: &ExecuteArgs) -> anyhow::Result<Exit>
     }
     let run = Executed { system: &system, outlines: &outlines, places: &places, seed, measured };
     let answer = build_report(args, &run, summaries, files)?;
-    if args.output.json {
-        print_json(&answer)?;
-    } else {
-        print(&text(&answer, colored()))?;
-    }
+    args.output.print(&answer, || text(&answer, colored()))?;
     Ok(if answer.ok { Exit::Ok } else { Exit::Failure })
 }
 

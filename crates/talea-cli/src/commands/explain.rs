@@ -3,7 +3,7 @@
 
 use crate::args::ExplainArgs;
 use crate::args::task::TaskRequest;
-use crate::broker_client::{BrokerClient, Explanation, Misuse, Options};
+use crate::broker_client::{BrokerClient, Explanation, Options};
 use crate::grant_text;
 use crate::json::{AnswerJson, RefusalJson, TaskJson};
 use anyhow::Context;
@@ -13,7 +13,7 @@ use talea_os::{Thread, Tid};
 use talea_proto::message::Name;
 use talea_proto::refusal::PluginVerdict;
 use talea_proto::{Code, Field, Owner, Refusal};
-use talea_study::exit::Exit;
+use talea_study::exit::{Exit, usage};
 use talea_study::output::{Table, Tone, colored, paint, print, print_json};
 
 #[derive(Serialize)]
@@ -28,10 +28,9 @@ struct ExplainReport {
 
 pub(crate) fn run(options: &Options, args: &ExplainArgs) -> anyhow::Result<Exit> {
     let TaskRequest::Grant { task, kind } = args.task.to_request(Owner::Session) else {
-        return Err(Misuse(
-            "an ordinary thread (-P o:…) needs no grant; there is nothing to explain".into(),
-        )
-        .into());
+        return Err(usage(
+            "an ordinary thread (-P o:…) needs no grant; there is nothing to explain",
+        ));
     };
     let mut link = BrokerClient::open(options)?;
     // A program that `talea run` starts here has the CPUs, group and limits of this process.

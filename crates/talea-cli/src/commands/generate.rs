@@ -16,9 +16,9 @@ use talea_sim::generate::dag::{Shape, longest_path};
 use talea_sim::generate::{
     self, Bounds, CPU, Deadlines, Graphs, Method, Periods, Spec, Task, decimal,
 };
-use talea_study::exit::Exit;
+use talea_study::exit::{Exit, usage};
 use talea_study::options::{duration, parts, run_length};
-use talea_study::output::{note, print};
+use talea_study::output::print;
 
 /// Write random task sets as system files.
 ///
@@ -223,25 +223,19 @@ fn thousandths(text: &str) -> Result<u32, String> {
 
 /// Writes the sets.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let refused = |why: &str| {
-        note(why);
-        Ok(Exit::Usage)
-    };
-    let spec = match args.draw.spec(args.tasks, args.utilization) {
-        Ok(spec) => spec,
-        Err(error) => return refused(&format!("{error:#}")),
-    };
+    let spec = args
+        .draw
+        .spec(args.tasks, args.utilization)
+        .map_err(|error| usage(format!("{error:#}")))?;
     if args.sets > 1 && args.out.is_none() {
-        return refused("several sets need a place: add --out DIR");
+        return Err(usage("several sets need a place: add --out DIR"));
     }
     let digits = (args.sets - 1).to_string().len();
     for number in 0..args.sets {
         // If a set cannot be drawn, the first one cannot be drawn either, except if valid vectors
         // are merely rare.
-        let tasks = match generate::generate(&spec, u64::from(args.seed), u64::from(number)) {
-            Ok(tasks) => tasks,
-            Err(why) => return refused(&why.to_string()),
-        };
+        let tasks = generate::generate(&spec, u64::from(args.seed), u64::from(number))
+            .map_err(|why| usage(why.to_string()))?;
         let text = file(args, &spec, number, &tasks);
         let Some(dir) = &args.out else {
             print(&text)?;

@@ -7,8 +7,8 @@ use crate::args::{NewArgs, NewKind};
 use anyhow::{Context, bail};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use talea_study::exit::Exit;
-use talea_study::output::{print, print_error};
+use talea_study::exit::{Exit, usage};
+use talea_study::output::print;
 use talea_system::keys::POLICIES;
 
 /// Name and type of the policy in the example.
@@ -29,10 +29,8 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Exit> {
 }
 
 fn policy(args: &NewArgs) -> anyhow::Result<Exit> {
-    if let Err(why) = check(&args.name) {
-        print_error(&anyhow::anyhow!("{:?} can't be the name of a policy: {why}", args.name));
-        return Ok(Exit::Usage);
-    }
+    check(&args.name)
+        .map_err(|why| usage(format!("{:?} can't be the name of a policy: {why}", args.name)))?;
     let package = format!("policy-{}", args.name);
     let folder = args.dir.clone().unwrap_or_else(|| PathBuf::from(&package));
     let source = match &args.source {

@@ -9,10 +9,10 @@ use talea_core::{Span, Time};
 use talea_exec::RecordKind;
 use talea_exec::replay::{Divergence, replay_to_sink};
 use talea_os::bounded_read::read_text_bounded;
-use talea_study::exit::{Exit, Unreadable};
+use talea_study::exit::{Exit, Unreadable, usage};
 use talea_study::live_run::Recording;
 use talea_study::options::Output;
-use talea_study::output::{Tone, colored, count, note, paint, print, print_json};
+use talea_study::output::{Tone, colored, count, paint};
 use talea_system::Root;
 
 /// Feed a recorded run to a new scheduling engine and compare its orders.
@@ -95,25 +95,12 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
     let path = args.file.display();
     let content = read_text_bounded(&args.file, Recording::MAX_BYTES)
         .with_context(|| Unreadable::file(&args.file))?;
-    let recording = match Recording::read(&content) {
-        Ok(recording) => recording,
-        Err(why) => {
-            note(&format!("{path}: {why}"));
-            return Ok(Exit::Usage);
-        }
-    };
-    let Some(registry) = args.objects.registry() else { return Ok(Exit::Usage) };
-    let system = match recording.texts.system(&registry) {
-        Ok(system) => system,
-        Err(diagnostics) => {
-            eprint!("{}", talea_config::diagnostic::render(&diagnostics, false));
-            return Ok(Exit::Usage);
-        }
-    };
+    let recording = Recording::read(&content).map_err(|why| usage(format!("{path}: {why}")))?;
+    let system = recording.texts.system(&args.objects.registry()?)?;
     if system.roots.len() != recording.roots.len() {
         let (described, recorded) = (system.roots.len(), recording.roots.len());
-        note(&format!("{path}: {} described, {recorded} recorded", count(described, "root")));
-        return Ok(Exit::Usage);
+        let described = count(described, "root");
+        return Err(usage(format!("{path}: {described} described, {recorded} recorded")));
     }
     let mut roots = Vec::new();
     for (root, (_, record)) in system.roots.iter().zip(&recording.roots) {
@@ -143,11 +130,7 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
     let same = roots.iter().all(|root| root.difference.is_none());
     let is_sound = roots.iter().all(|root| root.violation.is_none());
     let answer = ReplayReport { file: path.to_string(), same, roots };
-    if args.output.json {
-        print_json(&answer)?;
-    } else {
-        print(&text(&answer, colored()))?;
-    }
+    args.output.print(&answer, || text(&answer, colored()))?;
     Ok(if same && is_sound { Exit::Ok } else { Exit::Failure })
 }
 

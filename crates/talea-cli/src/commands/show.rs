@@ -9,15 +9,11 @@ use crate::user_names::UserNames;
 use talea_core::Span;
 use talea_proto::{Owner, SpecId, SpecInfo};
 use talea_study::exit::Exit;
-use talea_study::output::{Table, print, print_json};
+use talea_study::output::Table;
 
 pub(crate) fn run(options: &Options, args: &ShowArgs) -> anyhow::Result<Exit> {
     let spec = BrokerClient::open(options)?.query(SpecId(args.spec))?;
-    if args.output.json {
-        print_json(&SpecJson::new(&spec, kernel(&spec).as_ref()))?;
-    } else {
-        print(&text(&spec))?;
-    }
+    args.output.print(&SpecJson::new(&spec, kernel(&spec).as_ref()), || text(&spec))?;
     Ok(Exit::Ok)
 }
 

@@ -9,11 +9,11 @@ use talea_core::{Span, Time};
 use talea_sim::Simulation;
 use talea_sim::rng::root_seed;
 use talea_study::event_count::estimated_events;
-use talea_study::exit::Exit;
-use talea_study::output::{Tone, colored, count, note, paint, print, print_json};
+use talea_study::exit::{Exit, usage};
+use talea_study::output::{Tone, colored, count, paint};
 use talea_study::report::{DrawnRoot, Outline};
 use talea_study::run_summary::{self, ChainSummary, ExpectationResult, Files, RootSummary};
-use talea_study::system_file::load_or_report;
+use talea_study::system_file::load;
 use talea_study::witness::{LateJob, Witness};
 use talea_system::Root;
 
@@ -41,18 +41,11 @@ struct WitnessReplay {
 
 pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Exit> {
     let _watch = args.limit.watch(args.output.json)?;
-    let Some(registry) = args.objects.registry() else { return Ok(Exit::Usage) };
-    let Some(mut system) = load_or_report(&args.file, &registry)? else { return Ok(Exit::Usage) };
-    let witness = match args.witness.as_deref().map(Witness::read).transpose()? {
-        None => None,
-        Some(read) => match read.and_then(|witness| witness.apply(&mut system).map(|()| witness)) {
-            Ok(witness) => Some(witness),
-            Err(why) => {
-                note(&why);
-                return Ok(Exit::Usage);
-            }
-        },
-    };
+    let mut system = load(&args.file, &args.objects.registry()?)?;
+    let witness = args.witness.as_deref().map(Witness::read).transpose()?;
+    if let Some(witness) = &witness {
+        witness.apply(&mut system).map_err(usage)?;
+    }
     let usual = witness.as_ref().map_or(system.duration, Witness::duration);
     let duration = args.duration.unwrap_or(usual);
     let events = system.roots.iter().map(|root| estimated_events(root, duration.as_ns()));
@@ -96,11 +89,7 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Exit> {
         witness,
         ok,
     };
-    if args.output.json {
-        print_json(&answer)?;
-    } else {
-        print(&text(&answer, duration, colored()))?;
-    }
+    args.output.print(&answer, || text(&answer, duration, colored()))?;
     Ok(if ok { Exit::Ok } else { Exit::Failure })
 }
 

@@ -7,7 +7,7 @@ use crate::json::{PluginJson, StatusJson};
 use std::fmt::Write;
 use talea_proto::message::{CpuInfo, PluginInfo, Status};
 use talea_study::exit::Exit;
-use talea_study::output::{Table, count, print, print_json};
+use talea_study::output::{Table, count};
 
 pub(crate) fn run(options: &Options, args: &StatusArgs) -> anyhow::Result<Exit> {
     let mut link = BrokerClient::require_daemon(options)?;
@@ -17,12 +17,8 @@ pub(crate) fn run(options: &Options, args: &StatusArgs) -> anyhow::Result<Exit> 
         let cpus = link.plugin_cpus(plugin.index)?;
         plugins.push((plugin, cpus));
     }
-    if args.output.json {
-        let plugins = plugins.iter().map(|(plugin, cpus)| PluginJson::new(plugin, cpus)).collect();
-        print_json(&StatusJson::new(&status, plugins))?;
-    } else {
-        print(&text(&status, &plugins))?;
-    }
+    let report = plugins.iter().map(|(plugin, cpus)| PluginJson::new(plugin, cpus)).collect();
+    args.output.print(&StatusJson::new(&status, report), || text(&status, &plugins))?;
     Ok(Exit::Ok)
 }
 

@@ -12,10 +12,9 @@ use talea_config::diagnostic::Diagnostic;
 use talea_core::Span;
 use talea_core::mutate;
 use talea_study::batch;
-use talea_study::exit::Exit;
-use talea_study::live_run::{self, NotExecutable};
+use talea_study::exit::{Exit, invalid_file, not_executable, usage};
+use talea_study::live_run;
 use talea_study::options::parts;
-use talea_study::output::{note, print, print_json};
 use talea_study::sweep::axis::{Axis, AxisTarget};
 use talea_study::sweep::measure::{self, RunMeasurement};
 use talea_study::sweep::{edit, show};
@@ -180,21 +179,6 @@ struct Grid<'a> {
     spots: Vec<Vec<EditLocation>>,
 }
 
-/// Reason why a grid has no results.
-enum SweepError {
-    /// A point is invalid.
-    Usage(String),
-    /// A point cannot be executed here.
-    Refused(String),
-    Failed(anyhow::Error),
-}
-
-impl From<anyhow::Error> for SweepError {
-    fn from(error: anyhow::Error) -> SweepError {
-        SweepError::Failed(error)
-    }
-}
-
 /// Reason why a point cannot be run.
 enum PointError {
     /// The file with the values of the point is invalid.
@@ -213,20 +197,9 @@ pub(crate) fn run(options: &Options, args: &Args) -> anyhow::Result<Exit> {
     let read = system::read(&text, &origin, &reader);
     let mut texts = reader.0.into_inner();
     texts.insert(origin.clone(), text);
-    match read {
-        Ok(system) => print_warnings(&system),
-        Err(found) => {
-            eprint!("{}", talea_config::diagnostic::render(&found, false));
-            return Ok(Exit::Usage);
-        }
-    }
-    match grid(args, SystemTexts { origin, texts }) {
-        Ok(grid) => sweep(options, &grid),
-        Err(why) => {
-            note(&why);
-            Ok(Exit::Usage)
-        }
-    }
+    print_warnings(&read.map_err(invalid_file)?);
+    let grid = grid(args, SystemTexts { origin, texts }).map_err(usage)?;
+    sweep(options, &grid).map_err(|error| live_run::refused_file(error, &args.file))
 }
 
 fn grid(args: &Args, texts: SystemTexts) -> Result<Grid<'_>, String> {
@@ -379,23 +352,15 @@ fn execute(
     system: &System,
     duration: Span,
     seed: u64,
-) -> anyhow::Result<Result<RunMeasurement, String>> {
+) -> anyhow::Result<RunMeasurement> {
     if system.roots.iter().any(|root| root.programs.iter().any(Option::is_some)) {
-        return Ok(Err(
-            "a grid executes generated work, and a task of the file is a program".into()
-        ));
+        let why = "a grid executes generated work, and a task of the file is a program";
+        return Err(not_executable(why));
     }
-    let places = match live_run::place(system, None) {
-        Ok(places) => places,
-        Err(why) => return Ok(Err(why)),
-    };
+    let places = live_run::place(system, None)?;
     let estimates = live_run::estimate_rate(system, duration, seed)?;
-    let _reserved = match reserve(options, &places, false)? {
-        Ok(reserved) => reserved,
-        Err(why) => return Ok(Err(why)),
-    };
-    let measured = measure::execute(system, duration, seed, &places, &estimates)?;
-    Ok(measured.map_err(|NotExecutable(why)| why))
+    let _reserved = reserve(options, &places, false)?;
+    measure::execute(system, duration, seed, &places, &estimates)
 }
 
 fn sweep(options: &Options, grid: &Grid<'_>) -> anyhow::Result<Exit> {
@@ -410,15 +375,15 @@ fn sweep(options: &Options, grid: &Grid<'_>) -> anyhow::Result<Exit> {
     let per_point = seeds.len() as u64 * u64::from(args.sets);
     let runs = grid.points().saturating_mul(per_point);
     if runs > MAX_RUNS {
-        note(&format!(
+        return Err(usage(format!(
             "{} points of {per_point} runs each are more than {MAX_RUNS} runs",
             grid.points()
-        ));
-        return Ok(Exit::Usage);
+        )));
     }
     if args.svg.is_some() && show::x_axis(&grid.axes).is_none() {
-        note("--svg needs an axis with several numbers, such as --utilization 0.1..1/0.1");
-        return Ok(Exit::Usage);
+        return Err(usage(
+            "--svg needs an axis with several numbers, such as --utilization 0.1..1/0.1",
+        ));
     }
     let points = grid.points() as usize;
     // Checks every value once, with the first values of the other axes, before any run. Errors of
@@ -434,8 +399,7 @@ fn sweep(options: &Options, grid: &Grid<'_>) -> anyhow::Result<Exit> {
     for values in probes {
         let some: Vec<Option<usize>> = values.iter().copied().map(Some).collect();
         if let Err(wrong) = grid.system(&some, seeds[0], 0) {
-            note(&grid.describe_error(&values, &wrong, seeds[0]));
-            return Ok(Exit::Usage);
+            return Err(usage(grid.describe_error(&values, &wrong, seeds[0])));
         }
     }
     let threads = match args.means.threads {
@@ -444,7 +408,7 @@ fn sweep(options: &Options, grid: &Grid<'_>) -> anyhow::Result<Exit> {
         Some(threads) => threads.get(),
         None => batch::threads(),
     };
-    let one = |number: usize| -> Result<(u64, u32, RunMeasurement), SweepError> {
+    let one = |number: usize| -> anyhow::Result<(u64, u32, RunMeasurement)> {
         let (point, run) = (number as u64 / per_point, number as u64 % per_point);
         let (seed, set) =
             (seeds[(run / u64::from(args.sets)) as usize], (run % u64::from(args.sets)) as u32);
@@ -452,27 +416,19 @@ fn sweep(options: &Options, grid: &Grid<'_>) -> anyhow::Result<Exit> {
         let some: Vec<Option<usize>> = values.iter().copied().map(Some).collect();
         let system = grid
             .system(&some, seed, mutate!("sweep-sets", set, 0))
-            .map_err(|wrong| SweepError::Usage(grid.describe_error(&values, &wrong, seed)))?;
+            .map_err(|wrong| usage(grid.describe_error(&values, &wrong, seed)))?;
         let duration = args.duration.unwrap_or(system.duration);
         let seen = if args.means.execute {
-            execute(options, &system, duration, seed)?.map_err(SweepError::Refused)?
+            execute(options, &system, duration, seed)?
         } else {
-            measure::run(&system, duration, seed).map_err(SweepError::Usage)?
+            measure::run(&system, duration, seed)?
         };
         Ok((seed, set, seen))
     };
     let what = format!("{points} points, {runs} runs");
-    let results: Result<Vec<_>, SweepError> =
+    let results: anyhow::Result<Vec<_>> =
         batch::run_on(threads, &what, runs as usize, one).into_iter().collect();
-    let mut results = match results {
-        Ok(results) => results.into_iter(),
-        Err(SweepError::Usage(why)) => {
-            note(&why);
-            return Ok(Exit::Usage);
-        }
-        Err(SweepError::Refused(why)) => return Ok(live_run::print_refusal(&args.file, &why)),
-        Err(SweepError::Failed(error)) => return Err(error),
-    };
+    let mut results = results?.into_iter();
     let points: Vec<show::Point> = (0..points)
         .map(|point| show::Point {
             values: grid
@@ -498,11 +454,8 @@ fn sweep(options: &Options, grid: &Grid<'_>) -> anyhow::Result<Exit> {
             show::svg(&grid.axes, &points, args.show, &title).context("an axis of numbers")?;
         write(path, svg)?;
     }
-    if args.output.json {
-        let duration = args.duration.map(Span::as_ns);
-        print_json(&show::answer(grid.texts.origin.clone(), duration, &grid.axes, &points))?;
-    } else {
-        print(&show::table(&grid.axes, &points))?;
-    }
+    let duration = args.duration.map(Span::as_ns);
+    let answer = show::answer(grid.texts.origin.clone(), duration, &grid.axes, &points);
+    args.output.print(&answer, || show::table(&grid.axes, &points))?;
     Ok(Exit::Ok)
 }

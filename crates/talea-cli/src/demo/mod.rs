@@ -29,7 +29,6 @@ mod tempdir;
 use anyhow::Context;
 use std::path::PathBuf;
 use talea_study::exit::Exit;
-use talea_study::output;
 
 /// Options of `talea demo`.
 ///
@@ -73,10 +72,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     let plan = run::Plan { seconds: args.seconds, cpu: args.cpu, load: args.load };
     let outcome = run::run(&programs, plan)?;
     let written = report::write(&outcome, &out)?;
-    if args.output.json {
-        output::print_json(&report::DemoReport::new(&outcome, &written))?;
-    } else {
-        output::print(&report::text(&outcome, &written))?;
-    }
+    args.output
+        .print(&report::DemoReport::new(&outcome, &written), || report::text(&outcome, &written))?;
     Ok(if outcome.is_complete() { Exit::Ok } else { Exit::Failure })
 }

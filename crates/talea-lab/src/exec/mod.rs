@@ -115,11 +115,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         budget,
         thresholds,
     };
-    if args.output.json {
-        output::print_json(&report)?;
-    } else {
-        output::print(&text(&report))?;
-    }
+    args.output.print(&report, || text(&report))?;
     Ok(thresholds::exit(&report.thresholds))
 }
 

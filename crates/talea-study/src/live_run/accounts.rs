@@ -6,6 +6,7 @@
 //! programs only from files that no other user can change, and only root's own executables as root.
 
 use super::recording::SourceTexts;
+use crate::exit::not_executable;
 use std::path::Path;
 use talea_core::mutate;
 use talea_os::files::check_trusted;
@@ -19,8 +20,12 @@ pub type Accounts = Vec<Vec<Option<Account>>>;
 /// Returns the account of each program of a system that was read from `texts`.
 ///
 /// # Errors
-/// The reason why this process does not run them, as a sentence.
-pub fn accounts(system: &System, texts: &SourceTexts) -> Result<Accounts, String> {
+/// The reason why this process does not run them (`NotExecutable`).
+pub fn accounts(system: &System, texts: &SourceTexts) -> anyhow::Result<Accounts> {
+    accounts_of(system, texts).map_err(not_executable)
+}
+
+fn accounts_of(system: &System, texts: &SourceTexts) -> Result<Accounts, String> {
     let uid = rustix::process::getuid().as_raw();
     let has_programs = system.roots.iter().any(|root| root.programs.iter().any(Option::is_some));
     if uid == 0 && has_programs {

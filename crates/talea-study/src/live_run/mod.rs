@@ -25,11 +25,7 @@ pub use native::replay_if_native;
 pub use place::{CpuAssignment, place};
 pub use recording::{Recording, SourceTexts};
 pub use report::{
-    isolation_failure_text, policy_change_text, print_limits, print_refusal, replay_error,
-    summarize,
+    isolation_failure_text, policy_change_text, print_limits, refused_file, replay_error, summarize,
 };
-pub use run::{
-    LiveRun, NotExecutable, PriorityUse, RunSetup, WorkMode, longest_whole_record, run,
-    run_streaming,
-};
+pub use run::{LiveRun, PriorityUse, RunSetup, WorkMode, longest_whole_record, run, run_streaming};
 pub use streamed::StreamedSummary;

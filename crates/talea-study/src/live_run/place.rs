@@ -1,5 +1,6 @@
 //! Assignment of CPUs to roots: each root gets the next available CPUs, in the order of the file.
 
+use crate::exit::not_executable;
 use talea_core::CpuSet;
 use talea_os::{Tid, sched};
 use talea_system::System;
@@ -10,10 +11,12 @@ pub type CpuAssignment = Vec<Vec<u32>>;
 /// Assigns CPUs to each root, from `wanted` or from all CPUs that this process may use.
 ///
 /// # Errors
-/// The reason why that is not possible, as a sentence.
-pub fn place(system: &System, wanted: Option<&CpuSet>) -> Result<CpuAssignment, String> {
-    let usable = sched::get_affinity(Tid::current()).map_err(|error| error.to_string())?;
-    assign(&system.roots.iter().map(|root| root.tree.cpus).collect::<Vec<_>>(), &usable, wanted)
+/// The reason why that is not possible (`NotExecutable`).
+pub fn place(system: &System, wanted: Option<&CpuSet>) -> anyhow::Result<CpuAssignment> {
+    let usable =
+        sched::get_affinity(Tid::current()).map_err(|error| not_executable(error.to_string()))?;
+    let cpus: Vec<u32> = system.roots.iter().map(|root| root.tree.cpus).collect();
+    assign(&cpus, &usable, wanted).map_err(not_executable)
 }
 
 fn assign(

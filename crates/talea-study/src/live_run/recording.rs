@@ -5,12 +5,12 @@
 //! `|`; for each root `root NUMBER CPUS` and its record ([`talea_exec::record::text`]). A replay
 //! needs only this file, neither the computer of the recording nor the current files.
 
+use crate::exit::invalid_file;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use talea_config::Diagnostic;
 use talea_exec::RecordEntry;
 use talea_exec::record::text;
 use talea_system::{self as system, Beside, Registry, System, folded};
@@ -24,10 +24,10 @@ pub struct SourceTexts(pub Vec<(String, String)>);
 
 impl SourceTexts {
     /// Reads a description and keeps its texts.
-    pub fn load(
-        path: &Path,
-        registry: &Registry,
-    ) -> anyhow::Result<Result<(System, SourceTexts), Vec<Diagnostic>>> {
+    ///
+    /// # Errors
+    /// The file cannot be read, or it is invalid.
+    pub fn load(path: &Path, registry: &Registry) -> anyhow::Result<(System, SourceTexts)> {
         let (origin, own) = (path.display().to_string(), crate::system_file::read_text(path)?);
         let included = RefCell::new(Vec::new());
         let beside = Beside(|path: &Path| {
@@ -35,16 +35,16 @@ impl SourceTexts {
             included.borrow_mut().push((path.display().to_string(), text.clone()));
             Ok(text)
         });
-        let read = system::read_with(&own, &origin, &beside, registry)
-            .inspect(crate::system_file::print_warnings);
+        let system = system::read_with(&own, &origin, &beside, registry).map_err(invalid_file)?;
+        crate::system_file::print_warnings(&system);
         let mut texts = vec![(origin, own)];
         texts.append(&mut included.borrow_mut());
-        Ok(read.map(|system| (system, SourceTexts(texts))))
+        Ok((system, SourceTexts(texts)))
     }
 
     /// Parses the texts.
-    pub fn system(&self, registry: &Registry) -> Result<System, Vec<Diagnostic>> {
-        let Some((origin, own)) = self.0.first() else { return Err(Vec::new()) };
+    pub fn system(&self, registry: &Registry) -> anyhow::Result<System> {
+        let Some((origin, own)) = self.0.first() else { return Err(invalid_file(Vec::new())) };
         let kept: BTreeMap<PathBuf, &str> =
             self.0.iter().map(|(path, text)| (folded(Path::new(path)), text.as_str())).collect();
         let beside = Beside(|path: &Path| {
@@ -53,7 +53,7 @@ impl SourceTexts {
                 .map(|text| (*text).to_owned())
                 .ok_or_else(|| "it is not in the recording".to_owned())
         });
-        system::read_with(own, origin, &beside, registry)
+        system::read_with(own, origin, &beside, registry).map_err(invalid_file)
     }
 }
 

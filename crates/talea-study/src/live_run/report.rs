@@ -3,7 +3,7 @@
 use super::dry_run::LoadEstimate;
 use super::native;
 use super::place::CpuAssignment;
-use crate::exit::Exit;
+use crate::exit::CommandError;
 use crate::output::note;
 use crate::report::{DrawnRoot, Outline};
 use crate::run_summary::{self, RootSummary, RunRecorder, short};
@@ -68,10 +68,15 @@ pub fn replay_error(differs: Divergence) -> anyhow::Error {
     anyhow::anyhow!("the replay differs from the run, which is a defect of this program: {differs}")
 }
 
-/// Prints why a file is not executed on this computer.
-pub fn print_refusal(file: &Path, why: &str) -> Exit {
-    note(&format!("{} can't be executed: {why}", file.display()));
-    Exit::Refused
+/// Names the file in the error that this computer does not execute it. Returns other errors as they
+/// are.
+pub fn refused_file(error: anyhow::Error, file: &Path) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(CommandError::NotExecutable(_)) => {
+            error.context(format!("{} can't be executed", file.display()))
+        }
+        _ => error,
+    }
 }
 
 /// Load of a CPU, in thousandths, up to which the kernel's fair server and throttling do not

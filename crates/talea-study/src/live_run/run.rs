@@ -3,6 +3,7 @@
 use super::accounts::Accounts;
 use super::dry_run::LoadEstimate;
 use super::place::CpuAssignment;
+use crate::exit::not_executable;
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::os::fd::AsFd;
@@ -82,14 +83,11 @@ pub struct LiveRun {
     pub interrupted: bool,
 }
 
-/// Reason why nothing was executed, as a sentence.
-pub struct NotExecutable(pub String);
-
 /// Executes a system.
 ///
 /// # Errors
-/// The outer error is a failure. The inner error says that the system cannot be executed here.
-pub fn run(setup: &RunSetup<'_>) -> anyhow::Result<Result<LiveRun, NotExecutable>> {
+/// The run has failed, or this computer does not execute the system (`NotExecutable`).
+pub fn run(setup: &RunSetup<'_>) -> anyhow::Result<LiveRun> {
     run_with(setup, None)
 }
 
@@ -98,17 +96,14 @@ pub fn run(setup: &RunSetup<'_>) -> anyhow::Result<Result<LiveRun, NotExecutable
 ///
 /// # Errors
 /// Those of [`run`].
-pub fn run_streaming(
-    setup: &RunSetup<'_>,
-    sink: &mut dyn RecordSink,
-) -> anyhow::Result<Result<LiveRun, NotExecutable>> {
+pub fn run_streaming(setup: &RunSetup<'_>, sink: &mut dyn RecordSink) -> anyhow::Result<LiveRun> {
     run_with(setup, Some(sink))
 }
 
 fn run_with(
     setup: &RunSetup<'_>,
     mut sink: Option<&mut dyn RecordSink>,
-) -> anyhow::Result<Result<LiveRun, NotExecutable>> {
+) -> anyhow::Result<LiveRun> {
     let pace = match setup.work_mode {
         WorkMode::Budget => None,
         WorkMode::Iterations => Some(Calibration::measure()),
@@ -151,14 +146,14 @@ fn run_with(
     match ended {
         Ok(report) => {
             let interrupted = remote.is_cancelled();
-            Ok(Ok(LiveRun { report, is_real: options.priorities, interrupted }))
+            Ok(LiveRun { report, is_real: options.priorities, interrupted })
         }
         Err(failure @ (Failure::Plan(_) | Failure::Tree(_))) => {
-            Ok(Err(NotExecutable(failure.to_string())))
+            Err(not_executable(failure.to_string()))
         }
-        Err(failure @ Failure::NoRight(_)) => Ok(Err(NotExecutable(format!(
+        Err(failure @ Failure::NoRight(_)) => Err(not_executable(format!(
             "{failure}, and --best-effort runs without priorities, best effort"
-        )))),
+        ))),
         Err(failure) => Err(failure.into()),
     }
 }

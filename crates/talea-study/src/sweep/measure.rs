@@ -1,8 +1,7 @@
 //! Measurement of one run, simulated or on real threads.
 
-use crate::live_run::{
-    self, CpuAssignment, LoadEstimate, NotExecutable, PriorityUse, RunSetup, WorkMode,
-};
+use crate::exit::usage;
+use crate::live_run::{self, CpuAssignment, LoadEstimate, PriorityUse, RunSetup, WorkMode};
 use std::collections::BTreeMap;
 use talea_core::engine::{Engine, NodeId, NodeSpec, TaskId};
 use talea_core::{Span, Time};
@@ -103,10 +102,10 @@ fn deadlines(root: &Root, nodes: &[NodeId]) -> Vec<Span> {
 }
 
 /// Simulates a system with the same random streams per root as `talea simulate`.
-pub fn run(system: &System, duration: Span, seed: u64) -> Result<RunMeasurement, String> {
+pub fn run(system: &System, duration: Span, seed: u64) -> anyhow::Result<RunMeasurement> {
     let mut seen = RunMeasurement::default();
     for (number, root) in system.roots.iter().enumerate() {
-        let machine = root.tree.build().map_err(|error| error.kind.to_string())?;
+        let machine = root.tree.build().map_err(|error| usage(error.kind.to_string()))?;
         let nodes: Vec<NodeId> =
             (0..root.tasks.len()).map(|task| machine.node_of(TaskId(task as u32))).collect();
         let largest = MaxResponse { deadlines: deadlines(root, &nodes), thousandths: 0 };
@@ -124,14 +123,14 @@ pub fn run(system: &System, duration: Span, seed: u64) -> Result<RunMeasurement,
 /// Executes a system on real threads, with the jobs of [`run`], and measures it as a simulation.
 ///
 /// # Errors
-/// The outer error is a failure. The inner error says that the system cannot be executed here.
+/// The run has failed, or this computer does not execute the system (`NotExecutable`).
 pub fn execute(
     system: &System,
     duration: Span,
     seed: u64,
     places: &CpuAssignment,
     estimates: &[LoadEstimate],
-) -> anyhow::Result<Result<RunMeasurement, NotExecutable>> {
+) -> anyhow::Result<RunMeasurement> {
     let setup = RunSetup {
         system,
         duration,
@@ -146,10 +145,7 @@ pub fn execute(
         begin: None,
         bodies: &|_| None,
     };
-    let measured = match live_run::run(&setup)? {
-        Ok(measured) => measured,
-        Err(why) => return Ok(Err(why)),
-    };
+    let measured = live_run::run(&setup)?;
     anyhow::ensure!(!measured.interrupted, "interrupted");
     let mut seen = RunMeasurement::default();
     let (mut scheduler, mut other, mut whole) = (0, 0, 0);
@@ -172,5 +168,5 @@ pub fn execute(
     }
     let ppm = |ns: u64| (u128::from(ns) * 1_000_000 / u128::from(whole.max(1))) as u64;
     let overheads = MeasuredOverheads { scheduler_ppm: ppm(scheduler), other_ppm: ppm(other) };
-    Ok(Ok(RunMeasurement { overheads: Some(overheads), ..seen }))
+    Ok(RunMeasurement { overheads: Some(overheads), ..seen })
 }

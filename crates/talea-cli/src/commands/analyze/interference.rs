@@ -11,8 +11,8 @@ use talea_analysis::tree::{NoBound, RootModel};
 use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_core::sched::PolicySpec;
 use talea_core::{Span, Work};
-use talea_study::exit::Exit;
-use talea_study::output::{Table, note, print, print_json};
+use talea_study::exit::{Exit, usage};
+use talea_study::output::Table;
 use talea_study::run_summary::short;
 use talea_system::{Root, System};
 
@@ -68,13 +68,9 @@ struct SlotInterference {
 pub(super) fn show(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> {
     let mut bands = Vec::new();
     for name in &args.interference {
-        match find_node(system, name, "scheduler or task", |_| true) {
-            Ok((root, node)) => bands.push(band(args, root, node)),
-            Err(why) => {
-                note(&format!("--interference: {why}"));
-                return Ok(Exit::Usage);
-            }
-        }
+        let (root, node) = find_node(system, name, "scheduler or task", |_| true)
+            .map_err(|why| usage(format!("--interference: {why}")))?;
+        bands.push(band(args, root, node));
     }
     let known = bands.iter().all(|band| band.why_not.is_none());
     let answer = InterferenceReport {
@@ -83,11 +79,7 @@ pub(super) fn show(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> 
         bands,
         paper: PAPER,
     };
-    if args.output.json {
-        print_json(&answer)?;
-    } else {
-        print(&text(&answer))?;
-    }
+    args.output.print(&answer, || text(&answer))?;
     Ok(if known { Exit::Ok } else { Exit::Failure })
 }
 

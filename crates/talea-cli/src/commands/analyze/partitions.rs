@@ -12,8 +12,8 @@ use talea_analysis::tree::{RootModel, TaskBound as Bounded};
 use talea_core::Span;
 use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_core::sched::{PolicySpec, Slot};
-use talea_study::exit::Exit;
-use talea_study::output::{Table, count, note, print, print_json};
+use talea_study::exit::{Exit, usage};
+use talea_study::output::{Table, count};
 use talea_study::run_summary::short;
 use talea_system::{Root, System};
 
@@ -74,10 +74,9 @@ pub(super) fn partitions(args: &AnalyzeArgs, system: &System) -> anyhow::Result<
         }
     }
     if tables.is_empty() {
-        note(
+        return Err(usage(
             "--synthesize partitions: there is no scheduler with policy \"partitions\" in this system",
-        );
-        return Ok(Exit::Usage);
+        ));
     }
     let mut progress = Progress::new();
     let mut answers = Vec::new();
@@ -91,11 +90,7 @@ pub(super) fn partitions(args: &AnalyzeArgs, system: &System) -> anyhow::Result<
         found,
         tables: answers,
     };
-    if args.output.json {
-        print_json(&answer)?;
-    } else {
-        print(&text(&answer))?;
-    }
+    args.output.print(&answer, || text(&answer))?;
     Ok(if found { Exit::Ok } else { Exit::Failure })
 }
 

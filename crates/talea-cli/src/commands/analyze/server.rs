@@ -18,8 +18,8 @@ use talea_core::engine::{NodeId, NodeSpec};
 use talea_core::mutate;
 use talea_core::server::{Reservation, ServerKind};
 use talea_core::{Span, Work};
-use talea_study::exit::Exit;
-use talea_study::output::{Table, note, print, print_json};
+use talea_study::exit::{Exit, usage};
+use talea_study::output::Table;
 use talea_study::run_summary::short;
 use talea_system::{Root, System};
 
@@ -67,10 +67,8 @@ pub(super) fn server(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit
         |body: &NodeSpec| matches!(body, NodeSpec::Scheduler(spec) if spec.reservation.is_some());
     let mut chosen = Vec::new();
     for name in &args.server {
-        match find_node(system, name, "scheduler", is_scheduler) {
-            Ok(found) => chosen.push(found),
-            Err(why) => return Ok(usage(&why)),
-        }
+        let found = find_node(system, name, "scheduler", is_scheduler);
+        chosen.push(found.map_err(|why| wrong(&why))?);
     }
     if args.server.is_empty() {
         let all = system.roots.iter();
@@ -82,14 +80,14 @@ pub(super) fn server(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit
         }));
     }
     if chosen.is_empty() {
-        return Ok(usage(
+        return Err(wrong(
             "there is no server in this system; name a scheduler that is to become one with --server NAME",
         ));
     }
     let mut servers = Vec::new();
     for &(root, node) in &chosen {
         if node == talea_core::engine::Tree::ROOT {
-            return Ok(usage(&format!(
+            return Err(wrong(&format!(
                 "{} is the root, which has its CPUs without a server",
                 root.name
             )));
@@ -98,7 +96,7 @@ pub(super) fn server(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit
             continue;
         };
         if spec.reservation.is_none() && args.period.is_empty() {
-            return Ok(usage(&format!(
+            return Err(wrong(&format!(
                 "{} has no server yet: give its period with --period",
                 spec.name
             )));
@@ -121,11 +119,7 @@ pub(super) fn server(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit
         servers,
         not_together,
     };
-    if args.output.json {
-        print_json(&answer)?;
-    } else {
-        print(&text(&answer))?;
-    }
+    args.output.print(&answer, || text(&answer))?;
     Ok(if found { Exit::Ok } else { Exit::Failure })
 }
 
@@ -176,9 +170,8 @@ fn first_unproved_with_all(root: &Root, all: &[(NodeId, Reservation)]) -> Option
     lost.map(|(before, _)| name_of(&root.tree, before.node).to_owned())
 }
 
-fn usage(why: &str) -> Exit {
-    note(&format!("--synthesize server: {why}"));
-    Exit::Usage
+fn wrong(why: &str) -> anyhow::Error {
+    usage(format!("--synthesize server: {why}"))
 }
 
 fn propose_server(

@@ -2,7 +2,7 @@
 
 use super::front_ends::FrontEndCalls;
 use super::leftovers::{self, Leftovers};
-use crate::broker_client::{BrokerClient, Misuse, Options, Refused, Unreachable};
+use crate::broker_client::{BrokerClient, Options, Refused, Unreachable};
 use crate::commands::explain::refusal;
 use std::path::PathBuf;
 use talea_core::{CpuSet, Params, Span, Work};
@@ -11,6 +11,7 @@ use talea_os::sched::{self, Attr, Policy};
 use talea_os::sysinfo::{DlBandwidth, SystemInfo, dl_bandwidth};
 use talea_os::{Tid, proc};
 use talea_proto::{Refusal, Task};
+use talea_study::exit::CommandError;
 
 /// Observed facts.
 #[derive(Clone, Debug)]
@@ -156,7 +157,7 @@ fn ask_daemon(options: &Options) -> Daemon {
     let mut link = match BrokerClient::daemon(options) {
         Ok(link) => link,
         Err(error) if error.is::<Unreachable>() => return Daemon::Missing(format!("{error:#}")),
-        Err(error) if error.is::<Misuse>() => {
+        Err(error) if matches!(error.downcast_ref(), Some(CommandError::Usage(_))) => {
             return Daemon::Missing(
                 "not asked: the configuration, which says where, cannot be used".to_owned(),
             );

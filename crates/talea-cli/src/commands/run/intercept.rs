@@ -24,7 +24,7 @@ mod refusals;
 use super::events::{Event, exit_of, wait};
 use super::{launcher, signals};
 use crate::args::RunArgs;
-use crate::broker_client::{BrokerClient, Misuse, Options, Refused, Unreachable};
+use crate::broker_client::{BrokerClient, Options, Refused, Unreachable};
 use crate::grant_text;
 use anyhow::Context;
 use launcher::StartResult;
@@ -44,7 +44,7 @@ use talea_os::{Attr, Policy, Thread, Tid, sched};
 use talea_proto::message::{Name, Token};
 use talea_proto::refusal::PluginVerdict;
 use talea_proto::{Code, Granted, Owner, SpecId, Task};
-use talea_study::exit::Exit;
+use talea_study::exit::{Exit, usage};
 use talea_study::output::note;
 
 /// Time without a call after which a broker in this process stops until the next call.
@@ -185,7 +185,7 @@ impl<'a> Supervisor<'a> {
         let held = self.held_policy(&thread);
         let result = match (wanted, held) {
             (Wanted::RealTime(policy), _) => self.make_realtime(&thread, policy),
-            (Wanted::Unsupported(what), _) => Err(Misuse(format!("no grant has {what}")).into()),
+            (Wanted::Unsupported(what), _) => Err(usage(format!("no grant has {what}"))),
             (Wanted::Priority(priority), Some(held)) => match with_priority(held, priority) {
                 Some(policy) => self.make_realtime(&thread, policy),
                 None => return Answer::Continue,

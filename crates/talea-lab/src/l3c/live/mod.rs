@@ -19,22 +19,13 @@ mod verdict;
 
 use super::args::{Args, Which};
 use talea_study::exit::Exit;
-use talea_study::output;
-use trial::NotExecutableHere;
 
 /// Runs an experiment.
 pub(super) fn run(figure: Which, args: &Args) -> anyhow::Result<Exit> {
-    let ran = match figure {
+    match figure {
         Which::Fig4 => fig4::run(args),
         Which::Fig5 => fig5::run(args),
         Which::Fig6 => fig6::run(args),
         Which::Fig7 | Which::Fig8 => scenarios::run(args),
-    };
-    match ran {
-        Err(error) if error.is::<NotExecutableHere>() => {
-            output::note(&format!("{error}"));
-            Ok(Exit::Refused)
-        }
-        ran => ran,
     }
 }

@@ -4,8 +4,8 @@ use super::matrix;
 use super::stall_filter::StallIntervals;
 use crate::echo::{self, ClientReport, RequestTimes};
 use crate::placement::{self, Cpus, KeepCpusAwake, Place};
-use anyhow::{Context, bail};
-use std::fmt::{self, Write as _};
+use anyhow::{Context, bail, ensure};
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Child, Command, Stdio};
@@ -17,21 +17,9 @@ use talea_exec::{Failure, RootReport, ScheduleEvent, ScheduleLog};
 use talea_os::{Tid, clock};
 use talea_sim::{Simulation, Workload};
 use talea_study::compare::job_times::JobLog;
-use talea_study::live_run::{self, NotExecutable, PriorityUse, RunSetup, WorkMode};
+use talea_study::live_run::{self, PriorityUse, RunSetup, WorkMode};
 use talea_study::output;
 use talea_system::{Root, System};
-
-/// Reason why no experiment was executed.
-#[derive(Debug)]
-pub(super) struct NotExecutableHere(String);
-
-impl fmt::Display for NotExecutableHere {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "it can't be executed here: {}", self.0)
-    }
-}
-
-impl std::error::Error for NotExecutableHere {}
 
 /// Experiment to run.
 pub(super) struct Trial {
@@ -148,11 +136,7 @@ impl Trial {
             }
             measured => measured?,
         };
-        let measured = match measured {
-            Ok(measured) if measured.interrupted => bail!("interrupted"),
-            Ok(measured) => measured,
-            Err(NotExecutable(why)) => return Err(NotExecutableHere(why).into()),
-        };
+        ensure!(!measured.interrupted, "interrupted");
         let ClientReport { asked, stalls } = client.finish()?;
         let report = measured.report;
         if report.zero != begin {
