@@ -167,54 +167,42 @@ fn affinity(facts: &Facts) -> Check {
 
 fn fifo(facts: &Facts) -> Check {
     let id = "try-fifo";
+    let Err(errno) = facts.fifo else {
+        return Check::ok(id, "granted", "a thread of this process just was SCHED_FIFO");
+    };
     let group = facts.machine.cgroups.rt_group.as_ref().filter(|group| group.refuses_realtime());
-    match facts.fifo {
-        Ok(()) => Check::ok(id, "granted", "a thread of this process just was SCHED_FIFO"),
-        Err(libc::EPERM) if !facts.initial_user_namespace => {
-            refused(facts, id, "EPERM", "because of the user namespace", "see user-namespace")
+    let (because, fix) = match errno {
+        libc::EPERM if !facts.initial_user_namespace => USER_NAMESPACE,
+        libc::EPERM if group.is_some() => {
+            ("because the control group has no real-time runtime", "see rt-group")
         }
-        Err(libc::EPERM) if group.is_some() => refused(
-            facts,
-            id,
-            "EPERM",
-            "because the control group has no real-time runtime",
-            "see rt-group",
-        ),
-        Err(libc::EPERM) if privileged(facts) && facts.has_seccomp_filter => refused(
-            facts,
-            id,
-            "EPERM",
+        libc::EPERM if privileged(facts) && facts.has_seccomp_filter => (
             "although CAP_SYS_NICE is there: a seccomp filter refuses the call",
             "allow sched_setattr and sched_setscheduler in the container's seccomp profile (@resources in systemd)",
         ),
-        Err(libc::EPERM) => refused(
-            facts,
-            id,
-            "EPERM",
+        libc::EPERM => (
             "because rights are missing",
             "ask talead, or raise RLIMIT_RTPRIO (/etc/security/limits.d, LimitRTPRIO= in the unit)",
         ),
-        Err(libc::ENOSYS) => refused(
-            facts,
-            id,
-            "ENOSYS",
+        libc::ENOSYS => (
             "because a seccomp filter hides the call",
             "allow sched_setattr in the container's seccomp profile",
         ),
-        Err(errno) => refused(
-            facts,
-            id,
-            &name(errno),
-            "for a reason that is not known here",
-            "see the kernel's log",
-        ),
-    }
+        _ => UNKNOWN,
+    };
+    refused(facts, id, errno, (because, fix))
 }
+
+/// Reason of a refusal, and its remedy.
+type Cause = (&'static str, &'static str);
+
+const USER_NAMESPACE: Cause = ("because of the user namespace", "see user-namespace");
+const UNKNOWN: Cause = ("for a reason that is not known here", "see the kernel's log");
 
 /// Builds the check of a refusal. A refusal is a failure only if no daemon can set the policy
 /// instead.
-fn refused(facts: &Facts, id: &'static str, errno: &str, because: &str, fix: &str) -> Check {
-    let finding = format!("refused ({errno})");
+fn refused(facts: &Facts, id: &'static str, errno: i32, (because, fix): Cause) -> Check {
+    let finding = format!("refused ({})", name(errno));
     let meaning = format!("a thread of this process asked and was refused {because}");
     match facts.daemon {
         Daemon::Answers { .. } if !privileged(facts) => {
@@ -227,48 +215,36 @@ fn refused(facts: &Facts, id: &'static str, errno: &str, because: &str, fix: &st
 
 fn deadline(facts: &Facts) -> Check {
     let id = "try-deadline";
-    match facts.deadline {
-        Ok(()) => Check::ok(id, "granted", "a thread of this process just was SCHED_DEADLINE"),
-        Err(libc::EBUSY) => Check::warn(
+    let Err(errno) = facts.deadline else {
+        return Check::ok(id, "granted", "a thread of this process just was SCHED_DEADLINE");
+    };
+    if errno == libc::EBUSY {
+        return Check::warn(
             id,
             "refused (EBUSY)",
             "the kernel's own admission test has not even a thousandth of a CPU left",
             "see bandwidth-accounting; talea list shows the grants",
-        ),
-        Err(libc::EPERM) if !facts.initial_user_namespace => {
-            refused(facts, id, "EPERM", "because of the user namespace", "see user-namespace")
+        );
+    }
+    let (because, fix) = match errno {
+        libc::EPERM if !facts.initial_user_namespace => USER_NAMESPACE,
+        libc::EPERM if privileged(facts) && !facts.has_seccomp_filter => {
+            ("because it may not use its whole root domain", "see affinity and root-domains")
         }
-        Err(libc::EPERM) if privileged(facts) && !facts.has_seccomp_filter => refused(
-            facts,
-            id,
-            "EPERM",
-            "because it may not use its whole root domain",
-            "see affinity and root-domains",
-        ),
-        Err(libc::EPERM) if privileged(facts) && facts.has_seccomp_filter => refused(
-            facts,
-            id,
-            "EPERM",
+        libc::EPERM if privileged(facts) => (
             "although CAP_SYS_NICE is there: a seccomp filter, or an affinity that cuts its root domain",
             "allow sched_setattr in the container's seccomp profile; see affinity",
         ),
-        Err(libc::EPERM) => refused(
-            facts,
-            id,
-            "EPERM",
-            "because SCHED_DEADLINE needs CAP_SYS_NICE",
-            "ask talead, which has it",
-        ),
-        Err(errno) => refused(
-            facts,
-            id,
-            &name(errno),
-            "for a reason that is not known here",
-            "see the kernel's log",
-        ),
-    }
+        libc::EPERM => ("because SCHED_DEADLINE needs CAP_SYS_NICE", "ask talead, which has it"),
+        _ => UNKNOWN,
+    };
+    refused(facts, id, errno, (because, fix))
 }
 
 fn name(errno: i32) -> String {
-    std::io::Error::from_raw_os_error(errno).to_string()
+    match errno {
+        libc::EPERM => "EPERM".to_owned(),
+        libc::ENOSYS => "ENOSYS".to_owned(),
+        other => std::io::Error::from_raw_os_error(other).to_string(),
+    }
 }
