@@ -94,6 +94,12 @@ impl Drop for MeasuringThread {
     }
 }
 
+/// Pins the calling thread to `cpu` and sets its policy.
+pub(super) fn enter(cpu: u32, policy: Policy) -> std::io::Result<()> {
+    sched::set_affinity(Tid::current(), &CpuSet::single(cpu))?;
+    sched::set(Tid::current(), &Attr::grant(policy))
+}
+
 /// Pins a thread of the experiment to `cpu` and sets its priority to [`PRIORITY`].
 pub(super) fn pin_with_priority(tid: Tid, cpu: u32) -> anyhow::Result<()> {
     sched::set_affinity(tid, &CpuSet::single(cpu)).with_context(|| format!("CPU {cpu}"))?;

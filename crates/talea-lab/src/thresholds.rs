@@ -1,6 +1,8 @@
 //! Thresholds of measurements. They are ratios, differences and bytes, because absolute times
 //! depend on the computer.
 
+use super::samples::ratio;
+use super::units::us;
 use serde::Serialize;
 use std::fmt::Write;
 use talea_study::exit::Exit;
@@ -11,6 +13,17 @@ pub(super) struct Threshold {
     pub(super) what: String,
     pub(super) found: String,
     pub(super) passed: bool,
+}
+
+impl Threshold {
+    /// Compares the ratio of two durations in nanoseconds with the largest permitted one. Without a
+    /// baseline the threshold is missed.
+    pub(super) fn ratio(what: String, ours: u64, theirs: u64, most: f64) -> Threshold {
+        let found = ratio(ours, theirs);
+        let both = format!("({:.1} and {:.1} µs)", us(ours), us(theirs));
+        let text = format!("{found:.2} × {both}, at most {most:.2} ×");
+        Threshold { what, found: text, passed: found <= most }
+    }
 }
 
 /// Returns the word that a report prints for a threshold.

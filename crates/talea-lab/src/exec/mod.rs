@@ -15,7 +15,6 @@
 mod budget;
 pub(super) mod cost;
 mod job_cost;
-mod native;
 mod plain;
 mod releases;
 mod slots;
@@ -64,8 +63,6 @@ struct ExecReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     wake: Option<wake::WakeReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    native: Option<native::NativeReport>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     slots: Option<slots::SlotReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     budget: Option<budget::BudgetReport>,
@@ -90,7 +87,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         .transpose()?;
     let wake =
         part(wanted(Part::Wake), "wake-ups").then(|| wake::measure(cpu, args.quick)).transpose()?;
-    let native = wanted(Part::Wake).then(|| native::measure(cpu, args.quick)).transpose()?;
     let slots = part(wanted(Part::Wake), "partitions")
         .then(|| slots::measure(cpu, args.quick))
         .transpose()?;
@@ -104,17 +100,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     thresholds.extend(budget.iter().flat_map(budget::BudgetReport::thresholds));
     let kernel = computer::kernel_release();
     let load = [before, computer::load_averages()];
-    let report = ExecReport {
-        quick: args.quick,
-        kernel,
-        load,
-        cost,
-        wake,
-        native,
-        slots,
-        budget,
-        thresholds,
-    };
+    let report =
+        ExecReport { quick: args.quick, kernel, load, cost, wake, slots, budget, thresholds };
     args.output.print(&report, || text(&report))?;
     Ok(thresholds::exit(&report.thresholds))
 }
@@ -124,7 +111,6 @@ fn text(report: &ExecReport) -> String {
     for found in [
         report.cost.as_ref().map(cost::CostReport::text),
         report.wake.as_ref().map(wake::WakeReport::text),
-        report.native.as_ref().map(native::NativeReport::text),
         report.slots.as_ref().map(slots::SlotReport::text),
         report.budget.as_ref().map(budget::BudgetReport::text),
     ] {

@@ -3,13 +3,13 @@
 //! of threads.
 
 use super::job_cost::{Cost, counting, read_cost};
+use crate::placement::enter;
 use crate::sf3p::random_sets::Set;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use talea_core::{CpuSet, Monotonic, Span, Work};
+use talea_core::{Monotonic, Span, Work};
 use talea_exec::{Band, Job};
-use talea_os::sched::{self, Attr, Policy};
-use talea_os::{Tid, clock};
+use talea_os::{Policy, clock};
 
 /// Time from the start of the threads to their first release.
 const LEAD: Span = Span::from_ns(20_000_000);
@@ -22,9 +22,7 @@ fn periodic(
     (zero, end): (Monotonic, Monotonic),
     done: &AtomicU64,
 ) -> io::Result<(u64, u64)> {
-    let me = Tid::current();
-    sched::set_affinity(me, &CpuSet::single(cpu))?;
-    sched::set(me, &Attr::grant(Policy::Fifo(priority)))?;
+    enter(cpu, Policy::Fifo(priority))?;
     let (mut body, never) = (counting(done), AtomicBool::new(false));
     let (mut number, mut due) = (0, zero);
     clock::sleep_until(due);

@@ -1,10 +1,10 @@
 //! Periodic releases: as a load of the executor, and as sleeps of a plain thread, whose lateness is
 //! the baseline.
 
-use talea_core::{CpuSet, Span, Time, Work};
+use crate::placement::enter;
+use talea_core::{Span, Time, Work};
 use talea_exec::{Arrival, Load};
-use talea_os::sched::{self, Attr, Policy};
-use talea_os::{Tid, clock};
+use talea_os::{Policy, clock};
 
 /// Returns a load of `jobs` jobs with equal costs, one per `period` from `offset` on.
 pub(super) fn periodic(offset: Span, period: Span, jobs: u64, cost: Work) -> Load {
@@ -15,9 +15,7 @@ pub(super) fn periodic(offset: Span, period: Span, jobs: u64, cost: Work) -> Loa
 /// Runs `what` on a plain FIFO thread on `cpu`, at the priority of a dispatcher.
 pub(super) fn by_hand<T: Send>(cpu: u32, what: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
     let thread = || -> std::io::Result<T> {
-        let me = Tid::current();
-        sched::set_affinity(me, &CpuSet::single(cpu))?;
-        sched::set(me, &Attr::grant(Policy::Fifo(talea_exec::Band::default().top)))?;
+        enter(cpu, Policy::Fifo(talea_exec::Band::default().top))?;
         Ok(what())
     };
     let done = std::thread::scope(|scope| scope.spawn(thread).join());

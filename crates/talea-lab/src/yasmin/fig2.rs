@@ -24,11 +24,10 @@
 
 use super::args::Args;
 use super::overhead::{Overhead, Thread};
-use super::threads::enter;
 use crate::computer::load_averages;
 use crate::exec::cost;
 use crate::folder;
-use crate::placement::{Cpus, KeepCpusAwake, Place};
+use crate::placement::{Cpus, KeepCpusAwake, Place, enter};
 use crate::samples::median;
 use crate::thresholds::{self, Threshold, range};
 use anyhow::{Context, anyhow};
@@ -37,7 +36,7 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use talea_core::{Span, Work};
-use talea_os::clock;
+use talea_os::{Policy, clock};
 use talea_runtime::{Application, Config, Task, first_cpus};
 use talea_sim::generate::{Bounds, CPU, Method, Shares};
 use talea_sim::rng::Rng;
@@ -121,7 +120,7 @@ fn plain(cpus: &[u32], set: &Set, length: Duration) -> anyhow::Result<Overhead> 
             let cpu = cpus[cpu];
             threads.push(scope.spawn(move || -> std::io::Result<(Thread, u64, u64)> {
                 let mut thread = Thread::for_jobs(jobs(period, length));
-                enter(cpu, 88 - at as u8)?;
+                enter(cpu, Policy::Fifo(88 - at as u8))?;
                 let before = clock::thread_cpu_time();
                 let (mut due, mut late) = (zero, 0);
                 while due < end {

@@ -18,10 +18,10 @@
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
 use super::args::Args;
-use super::threads::{self, Kind, PRIORITY, Stress, enter};
+use super::threads::{self, Kind, PRIORITY, Stress};
 use crate::computer::load_averages;
 use crate::folder;
-use crate::placement::{Cpus, KeepCpusAwake, Place};
+use crate::placement::{Cpus, KeepCpusAwake, Place, enter};
 use crate::samples::{Samples, Summary};
 use crate::thresholds::{self, Threshold};
 use crate::units::us;
@@ -33,8 +33,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use talea_core::Span;
-use talea_os::clock;
 use talea_os::event_count::EventCount;
+use talea_os::{Policy, clock};
 use talea_runtime::{Application, Config, RunHandle, Task, TaskId, first_cpus};
 use talea_study::exit::Exit;
 use talea_study::output::{self, Table};
@@ -163,7 +163,7 @@ fn preempting_by_hand(cpu: u32, times: u64) -> anyhow::Result<Vec<u64>> {
     let zero = clock::now() + PERIOD;
     let due = |frame: u64, into: Span| zero + Span::from_ns(FRAME.as_ns() * frame) + into;
     let busy = || -> std::io::Result<()> {
-        enter(cpu, PRIORITY - 2)?;
+        enter(cpu, Policy::Fifo(PRIORITY - 2))?;
         for frame in 0..times {
             clock::sleep_until(due(frame, Span::ZERO));
             let end = due(frame, BUSY);
@@ -174,7 +174,7 @@ fn preempting_by_hand(cpu: u32, times: u64) -> anyhow::Result<Vec<u64>> {
         Ok(())
     };
     let first = || -> std::io::Result<Vec<u64>> {
-        enter(cpu, PRIORITY)?;
+        enter(cpu, Policy::Fifo(PRIORITY))?;
         let mut late = Vec::new();
         for frame in 0..times {
             for into in INTO {
@@ -199,7 +199,7 @@ fn handed_over(from: u32, to: u32, times: u64) -> anyhow::Result<Vec<u64>> {
     let (event_count, notified_at) = (EventCount::new(), AtomicU64::new(0));
     let forever = clock::now() + Span::from_ns(60_000_000_000);
     let sleeper = || -> std::io::Result<Vec<u64>> {
-        enter(to, PRIORITY)?;
+        enter(to, Policy::Fifo(PRIORITY))?;
         let mut late = Vec::new();
         for round in 0..times {
             event_count.wait(round as u32, forever);
@@ -208,7 +208,7 @@ fn handed_over(from: u32, to: u32, times: u64) -> anyhow::Result<Vec<u64>> {
         Ok(late)
     };
     let notifier = || -> std::io::Result<()> {
-        enter(from, PRIORITY - 2)?;
+        enter(from, Policy::Fifo(PRIORITY - 2))?;
         let mut due = clock::now() + PERIOD;
         for _ in 0..times {
             clock::sleep_until(due);
@@ -375,15 +375,8 @@ fn reactions([other, cpu]: [u32; 2], rounds: u64, times: u64) -> anyhow::Result<
 
 impl Reactions {
     fn thresholds(&self) -> Vec<Threshold> {
-        let threshold = |what: &str, ours: u64, theirs: u64, most: f64| {
-            let found = us(ours) / us(theirs).max(f64::MIN_POSITIVE);
-            let text = format!(
-                "{found:.2} × ({:.1} and {:.1} µs), at most {most:.2} ×",
-                us(ours),
-                us(theirs)
-            );
-            Threshold { what: what.to_owned(), found: text, passed: found <= most }
-        };
+        let threshold =
+            |what: &str, ours, theirs, most| Threshold::ratio(what.to_owned(), ours, theirs, most);
         let of = |clear: &Clear| (clear.summary.median_ns, clear.summary.p99_ns);
         let (wake, plain) = (of(&self.wake), of(&self.wake_by_hand));
         let (ours, across) = (of(&self.preemption), of(&self.hand_across));

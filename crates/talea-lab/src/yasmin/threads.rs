@@ -1,20 +1,16 @@
 //! Plain threads: the baselines of Table 2 and Figure 2.
 
+use crate::placement::enter;
 use std::io;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use talea_core::{CpuSet, Span, Work};
+use talea_core::{Span, Work};
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, clock};
 
 /// Priority of the measured threads: above the workers of a run, which have at most 91, and below
 /// the run's dispatchers.
 pub(super) const PRIORITY: u8 = 92;
-/// Makes the calling thread a FIFO thread on one CPU.
-pub(super) fn enter(cpu: u32, priority: u8) -> io::Result<()> {
-    sched::set_affinity(Tid::current(), &CpuSet::single(cpu))?;
-    sched::set(Tid::current(), &Attr::grant(Policy::Fifo(priority)))
-}
 
 /// Scheduling class of a thread of Table 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +39,7 @@ pub(super) fn sleepers(
         let cpu = cpus[number % cpus.len()];
         move || -> io::Result<Vec<u64>> {
             match kind {
-                Kind::Fifo => enter(cpu, PRIORITY)?,
+                Kind::Fifo => enter(cpu, Policy::Fifo(PRIORITY))?,
                 Kind::Deadline => {
                     let policy = Policy::Deadline { runtime: BUDGET, deadline: period, period };
                     sched::set(Tid::current(), &Attr::grant(policy))?;

@@ -20,7 +20,7 @@ pub(super) mod table;
 use super::super::computer::{kernel_release, load_averages};
 use super::super::exec::cost;
 use super::super::folder;
-use super::super::placement::{Cpus, Place};
+use super::super::placement::{Cpus, Place, enter};
 use super::super::thresholds::{self, Threshold};
 use super::super::units::MS;
 use anyhow::{Context, ensure};
@@ -31,11 +31,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use talea_core::engine::{TaskId, Tree};
 use talea_core::workload::Workload;
-use talea_core::{CpuSet, Monotonic, Span, Time, Work, mutate, quantile};
+use talea_core::{Monotonic, Span, Time, Work, mutate, quantile};
 use talea_exec::{Failure, Load, Options, RootReport, Stall, stalls};
-use talea_os::sched::{self, Attr, Policy};
+use talea_os::Policy;
+use talea_os::clock;
 use talea_os::thread_cpu_clock::ThreadCpuClock;
-use talea_os::{Tid, clock};
 use talea_sim::Simulation;
 use talea_study::compare::Tolerance;
 use talea_study::compare::job_times::{JobId, JobLog, JobTimes};
@@ -137,11 +137,6 @@ struct MonitorReport {
     own: Work,
     idle: Option<Work>,
     stalls: Vec<Stall>,
-}
-
-fn enter(cpu: u32, policy: Policy) -> std::io::Result<()> {
-    sched::set_affinity(Tid::current(), &CpuSet::single(cpu))?;
-    sched::set(Tid::current(), &Attr::grant(policy))
 }
 
 /// Monitors the CPU from `zero` for `duration`.
