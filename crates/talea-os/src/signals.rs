@@ -36,7 +36,8 @@ pub enum Signal {
 }
 
 impl Signal {
-    const ALL: [Signal; 10] = [
+    /// All signals.
+    pub const ALL: [Signal; 10] = [
         Signal::Term,
         Signal::Int,
         Signal::Hup,

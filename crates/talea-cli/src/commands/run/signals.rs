@@ -19,18 +19,7 @@ use talea_os::signals::{ReceivedSignal, Signal, Signals};
 
 /// Collects the forwarded signals, and the program's changes of state.
 pub(super) fn collect() -> std::io::Result<Signals> {
-    Signals::new(&[
-        Signal::Term,
-        Signal::Int,
-        Signal::Hup,
-        Signal::Quit,
-        Signal::Usr1,
-        Signal::Usr2,
-        Signal::Winch,
-        Signal::Tstp,
-        Signal::Cont,
-        Signal::Chld,
-    ])
+    Signals::new(&Signal::ALL)
 }
 
 /// Forwards pending signals, and stops when the program has stopped.
