@@ -5,6 +5,7 @@ mod agrees;
 mod args;
 mod chains;
 mod interference;
+mod model;
 mod names;
 mod page;
 mod partitions;
@@ -20,11 +21,12 @@ mod witness;
 pub(crate) use args::AnalyzeArgs;
 
 use args::SynthesisTarget;
+use model::model_of;
 use names::name_of;
 use progress::Progress;
 use report::{AnalysisReport, RootAnalysis, TaskAnalysis};
 use std::rc::Rc;
-use talea_analysis::tree::{Reason, RootModel, TaskBound};
+use talea_analysis::tree::{Reason, TaskBound};
 use talea_core::engine::{MAX_RUN, NodeSpec, Tree};
 use talea_core::{Span, mutate};
 use talea_study::exit::{Exit, usage};
@@ -113,8 +115,7 @@ fn analyze_root(
     progress: &mut Progress,
     found: &mut Option<(witness::FoundMiss, usize)>,
 ) -> anyhow::Result<(RootAnalysis, Vec<TaskBound>)> {
-    let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
-        .with_phases_known(root.phases_known);
+    let roots = model_of(root);
     let answers =
         roots.bounds_with_progress(|done, all| progress.tasks_analysed(&root.name, done, all));
     progress.finish_line();

@@ -1,5 +1,6 @@
 //! Chains of a system: bounds of their latencies against the requirements of the file.
 
+use super::model::model_of;
 use super::verdict::{Verdict, kind_name};
 use serde::Serialize;
 use std::fmt::Write;
@@ -86,14 +87,7 @@ pub(super) fn analyze(
     if system.chains.is_empty() {
         return Ok(Vec::new());
     }
-    let roots: Vec<RootModel<'_>> = system
-        .roots
-        .iter()
-        .map(|root| {
-            RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
-                .with_phases_known(root.phases_known)
-        })
-        .collect();
+    let roots: Vec<RootModel<'_>> = system.roots.iter().map(|root| model_of(root)).collect();
     let mut chains: Vec<(ChainAnalysis, bool)> =
         system.chains.iter().map(|chain| bounds(system, chain, &roots, responses)).collect();
     // Only requirements that are not proved are worth a simulation.

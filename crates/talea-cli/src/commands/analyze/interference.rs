@@ -2,6 +2,7 @@
 //! below it (the question of L3C).
 
 use super::args::AnalyzeArgs;
+use super::model::model_of;
 use super::names::{find_node, name_of};
 use serde::Serialize;
 use std::fmt::Write;
@@ -88,8 +89,7 @@ fn why(tree: &Tree, no: &NoBound) -> String {
 }
 
 fn band(args: &AnalyzeArgs, root: &Root, node: NodeId) -> BandInterference {
-    let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
-        .with_phases_known(root.phases_known);
+    let roots = model_of(root);
     let mut answer = BandInterference {
         name: name_of(&root.tree, node).to_owned(),
         root: root.name.clone(),

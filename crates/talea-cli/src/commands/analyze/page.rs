@@ -1,9 +1,9 @@
 //! Data of the page of `--html`.
 
+use super::model::model_of;
 use super::names::name_of;
 use super::report::AnalysisReport;
 use std::path::Path;
-use talea_analysis::tree::RootModel;
 use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_core::sched::PolicySpec;
 use talea_study::report::{Plot, RootBounds, SupplyKind, bounds_html};
@@ -19,8 +19,7 @@ pub(super) fn write(path: &Path, system: &System, answer: &AnalysisReport) -> an
 }
 
 fn plots(root: &Root) -> Vec<Plot> {
-    let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
-        .with_phases_known(root.phases_known);
+    let roots = model_of(root);
     let one = |picture: &talea_analysis::tree::DemandPlot| {
         let is_scheduler = |node: NodeId| match root.tree.get(node).map(|node| &node.spec) {
             Some(NodeSpec::Scheduler(spec)) => spec.reservation.is_none(),

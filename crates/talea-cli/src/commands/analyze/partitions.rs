@@ -2,13 +2,14 @@
 //! without them (L3C, RTNS 2017, 4.1 G).
 
 use super::args::AnalyzeArgs;
+use super::model::model_of;
 use super::names::name_of;
 use super::progress::Progress;
 use super::witness;
 use serde::Serialize;
 use std::fmt::Write;
+use talea_analysis::tree::TaskBound as Bounded;
 use talea_analysis::tree::slot_interference::AbsorbedTable;
-use talea_analysis::tree::{RootModel, TaskBound as Bounded};
 use talea_core::Span;
 use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_core::sched::{PolicySpec, Slot};
@@ -117,8 +118,7 @@ fn propose_table(
         verified: None,
     };
     let partitions = children(&root.tree, node);
-    let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
-        .with_phases_known(root.phases_known);
+    let roots = model_of(root);
     let stretched = match roots.absorbing_slots(node) {
         Ok(AbsorbedTable::Slots(stretched)) => stretched,
         Ok(AbsorbedTable::FrameTooShort(Some(needed))) => {
@@ -168,8 +168,7 @@ fn verify(
     progress: &mut Progress,
 ) -> anyhow::Result<Verification> {
     let mut proved = |root: &Root| {
-        let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
-            .with_phases_known(root.phases_known);
+        let roots = model_of(root);
         let answers =
             roots.bounds_with_progress(|done, all| progress.tasks_analysed(&root.name, done, all));
         answers.iter().filter(|answer: &&Bounded| answer.is_proved()).count()

@@ -1,10 +1,11 @@
 //! `--synthesize priorities`: the system file with priorities for the children of `fp` schedulers.
 
+use super::model::model_of;
 use super::names::name_of;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
-use talea_analysis::tree::{PriorityAssignment, RootModel, assign_priorities};
+use talea_analysis::tree::{PriorityAssignment, assign_priorities};
 use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_study::exit::Exit;
 use talea_study::output::{note, print, print_json};
@@ -76,8 +77,7 @@ pub(super) fn priorities(
 
 /// Gives the nodes of `root` their priorities. A root without `fp` schedulers stays as it is.
 fn assign(root: &mut Root) -> RootPriorities {
-    let model = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
-        .with_phases_known(root.phases_known);
+    let model = model_of(root);
     let name = root.name.clone();
     let tree = &root.tree;
     let names = |nodes: &[NodeId]| -> String {

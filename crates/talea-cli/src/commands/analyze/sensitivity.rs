@@ -7,11 +7,11 @@
 //! accept a value further out.
 
 use super::args::AnalyzeArgs;
+use super::model::model_of;
 use super::names::name_of;
 use super::progress::Progress;
 use serde::Serialize;
 use std::fmt::Write;
-use talea_analysis::tree::RootModel;
 use talea_core::engine::NodeSpec;
 use talea_study::exit::Exit;
 use talea_study::output::{Table, note, print, print_json};
@@ -100,8 +100,7 @@ pub(super) fn show(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> 
 /// Returns the first task without a test, with the reason.
 fn first_without_a_test(system: &System) -> Option<String> {
     system.roots.iter().find_map(|root| {
-        let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
-            .with_phases_known(root.phases_known);
+        let roots = model_of(root);
         roots.bounds().into_iter().find_map(|answer| match answer.bound {
             Err(no) if no.reason.is_structural() => {
                 Some(format!("{}: {}", name_of(&root.tree, no.node), no.reason.text()))
@@ -113,8 +112,7 @@ fn first_without_a_test(system: &System) -> Option<String> {
 
 fn are_proved(system: &System) -> bool {
     system.roots.iter().all(|root| {
-        let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
-            .with_phases_known(root.phases_known);
+        let roots = model_of(root);
         roots.are_proved()
     })
 }

@@ -8,12 +8,13 @@
 //! budget of which a nanosecond less is not sufficient.
 
 use super::args::AnalyzeArgs;
+use super::model::model_of;
 use super::names::{find_node, name_of, subtree, tasks_among};
 use super::progress::Progress;
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::supply::least_budget::least_budget;
-use talea_analysis::tree::{RootModel, TaskBound as Answered};
+use talea_analysis::tree::TaskBound as Answered;
 use talea_core::engine::{NodeId, NodeSpec};
 use talea_core::mutate;
 use talea_core::server::{Reservation, ServerKind};
@@ -160,8 +161,8 @@ fn first_unproved_with_all(root: &Root, all: &[(NodeId, Reservation)]) -> Option
     if let Err(error) = changed.tree.check() {
         return Some(name_of(&root.tree, error.node).to_owned());
     }
-    let before = roots(root).bounds();
-    let after = roots(&changed).bounds();
+    let before = model_of(root).bounds();
+    let after = model_of(&changed).bounds();
     let is_due = |before: &Answered| {
         before.is_proved() || (before.has_deadline() && clients.contains(&before.node))
     };
@@ -244,7 +245,7 @@ struct BudgetSearch<'r> {
 impl<'r> BudgetSearch<'r> {
     fn new(root: &'r Root, node: NodeId, like: Reservation) -> BudgetSearch<'r> {
         let clients = tasks_among(&root.tree, &subtree(&root.tree, node));
-        let proved = roots(root).bounds().into_iter().filter(Answered::is_proved);
+        let proved = model_of(root).bounds().into_iter().filter(Answered::is_proved);
         let others =
             proved.map(|answer| answer.node).filter(|node| !clients.contains(node)).collect();
         BudgetSearch { root, node, template: like, clients, others }
@@ -263,13 +264,13 @@ impl<'r> BudgetSearch<'r> {
 
     fn is_served(&self, budget: Work, period: Span) -> bool {
         let changed = self.root_with(budget, period);
-        changed.is_some_and(|root| roots(&root).supplied(self.node, Span::from_ns(1)).is_ok())
+        changed.is_some_and(|root| model_of(&root).supplied(self.node, Span::from_ns(1)).is_ok())
     }
 
     fn is_enough(&self, budget: Work, period: Span) -> bool {
         let changed = self.root_with(budget, period);
         changed.is_some_and(|root| {
-            roots(&root)
+            model_of(&root)
                 .bounds_of(&self.clients)
                 .iter()
                 .all(|of| of.is_proved() || !of.has_deadline())
@@ -279,7 +280,7 @@ impl<'r> BudgetSearch<'r> {
     /// Returns the smallest sufficient budget, or the reason why none suffices.
     fn min_budget(&self, period: Span, progress: &mut Progress) -> Result<Work, String> {
         let name = name_of(&self.root.tree, self.node);
-        let clients = roots(self.root).bounds_of(&self.clients);
+        let clients = model_of(self.root).bounds_of(&self.clients);
         if clients.is_empty() {
             return Err("it has no clients, so that any budget is enough".into());
         }
@@ -324,7 +325,7 @@ impl<'r> BudgetSearch<'r> {
         let changed = self
             .root_with(least, period)
             .ok_or_else(|| "the changed tree is invalid".to_owned())?;
-        let others = roots(&changed).bounds_of(&self.others);
+        let others = model_of(&changed).bounds_of(&self.others);
         match mutate!(
             "analyze-budget-others",
             others.iter().find(|answer| !answer.is_proved()),
@@ -350,11 +351,6 @@ fn with_contract(like: Reservation, budget: Work, period: Span) -> Reservation {
         of.offset = Span::ZERO;
     }
     of
-}
-
-fn roots(root: &Root) -> RootModel<'_> {
-    RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
-        .with_phases_known(root.phases_known)
 }
 
 fn share(of: Contract) -> String {
