@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// Folders and files whose tests are deterministic and need no kernel.
-const PURE: [&str; 13] = [
+const PURE: [&str; 14] = [
     "crates/talea-core",
     "crates/talea-analysis",
     "crates/talea-sim",
@@ -26,6 +26,7 @@ const PURE: [&str; 13] = [
     "crates/talea-import",
     "crates/talea-proto",
     "crates/talea-broker",
+    "crates/talea-deploy",
     // Simulated experiments.
     "crates/talea-lab/src",
     "crates/talea-cli/tests/it/simulate.rs",
@@ -139,7 +140,7 @@ pub(crate) fn rows_of(name: &str) -> Vec<String> {
                     rows.push(format!("retif_{id}"));
                 }
             }
-        } else if is_numbered(word, &["r", "s", "y", "l"]) {
+        } else if is_numbered(word, &["r", "s", "y", "l", "d"]) {
             rows.push(word.to_owned());
         } else {
             break;

@@ -22,7 +22,7 @@ pub(super) enum Needs {
 }
 
 /// Packages whose tests neither change the state of the machine nor measure time.
-const PURE: [&str; 14] = [
+const PURE: [&str; 15] = [
     "policy-edf-us",
     "policy-llf",
     "server-saver",
@@ -30,6 +30,7 @@ const PURE: [&str; 14] = [
     "talea-broker",
     "talea-config",
     "talea-core",
+    "talea-deploy",
     "talea-guest-tests",
     "talea-import",
     "talea-proto",

@@ -66,7 +66,7 @@ pub(super) const ALL: &[Step] = &[
 ];
 
 /// Crates that must build without Linux (R37).
-const PORTABLE: [&str; 8] = [
+const PORTABLE: [&str; 9] = [
     "talea-core",
     "talea-analysis",
     "talea-sim",
@@ -75,6 +75,7 @@ const PORTABLE: [&str; 8] = [
     "talea-import",
     "talea-proto",
     "talea-broker",
+    "talea-deploy",
 ];
 
 fn run(command: Command, line: Sink) -> Result<Verdict> {

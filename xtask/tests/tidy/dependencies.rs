@@ -44,6 +44,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-broker", "talea-core", "decides over the core's values"),
     ("talea-broker", "talea-analysis", "admission tests of `rm`"),
     ("talea-broker", "talea-proto", "requests in, replies out"),
+    ("talea-deploy", "talea-core", "attributes, CPUs and times"),
     ("talea-plugin-host", "talea-core", "mutation points"),
     ("talea-plugin-host", "talea-proto", "the questions of the daemon"),
     ("talea-plugin-host", "libloading", "loads the object in a process apart from the daemon"),

@@ -5,7 +5,7 @@ use crate::{crates, none, read};
 use std::path::Path;
 
 /// Crates that must stay pure.
-pub(crate) const PURE: [&str; 8] = [
+pub(crate) const PURE: [&str; 9] = [
     "talea-core",
     "talea-analysis",
     "talea-sim",
@@ -14,6 +14,7 @@ pub(crate) const PURE: [&str; 8] = [
     "talea-import",
     "talea-proto",
     "talea-broker",
+    "talea-deploy",
 ];
 
 /// Pure crates without std.
