@@ -14,6 +14,7 @@ pub mod charge;
 pub mod cpus;
 pub mod criteria;
 pub mod engine;
+pub mod health;
 pub mod heap;
 pub mod mutation;
 pub mod params;

@@ -150,7 +150,7 @@ impl Deployment {
             Some(process) if self.stops.contains_key(&process) || state.inactive.is_some() => {
                 Condition::Stopping
             }
-            Some(_) if state.is_ready || spec.is_none_or(|spec| spec.ready.is_none()) => {
+            Some(_) if state.is_ready || spec.is_none_or(|spec| spec.health.ready.is_none()) => {
                 Condition::Running
             }
             Some(_) => Condition::NotReady,

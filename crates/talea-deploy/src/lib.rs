@@ -35,9 +35,9 @@ mod task_state;
 
 pub use deployment::{Deployment, INSPECTION_PERIOD, STOP_GRACE};
 pub use drift::{CONTENTION_WINDOW, MAX_REPAIRS, REFUSED_RETRY};
-pub use generation::{Command, FileHash, Generation, OnFailure, Restart, RestartOn, RootSpec};
-pub use generation::{InvalidGeneration, TaskSpec};
+pub use generation::{Command, FileHash, Generation, InvalidGeneration, RootSpec, TaskSpec};
 pub use inactive::Inactive;
 pub use input::{Effect, EffectNumber, Event, Input, Observation, ProcessId, Request, ThreadId};
 pub use record::Record;
 pub use status::{Condition, Status, TaskStatus};
+pub use talea_core::health::{Health, OnFailure, Restart, RestartOn};

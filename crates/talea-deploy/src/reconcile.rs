@@ -10,13 +10,14 @@
 
 use crate::deployment::{Deployment, INSPECTION_PERIOD, STOP_GRACE, Stop};
 use crate::drift::{Action, KINDS, missing};
-use crate::generation::{RestartOn, TaskSpec};
+use crate::generation::TaskSpec;
 use crate::ids::{EffectNumber, ProcessId};
 use crate::inactive::Inactive;
 use crate::input::{
     Effect, Event, Exit, FailureCause, Observation, Program, RollbackCause, StopSignal,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use talea_core::health::RestartOn;
 use talea_core::{Monotonic, Span, mutate};
 
 /// Observed programs of one task.
@@ -219,9 +220,9 @@ impl Deployment {
             return;
         }
         let is_success = exit.is_some_and(Exit::is_success);
-        match (is_success, spec.restart.when) {
+        match (is_success, spec.health.restart.when) {
             (true, RestartOn::Always) => {
-                let next = self.tasks[index].restart(&spec.restart, now).map_err(Some);
+                let next = self.tasks[index].restart(&spec.health.restart, now).map_err(Some);
                 self.report_next(spec, next);
             }
             (true, RestartOn::Failure) => {

@@ -11,12 +11,13 @@
 //! An apply makes every task active again.
 
 use crate::drift::{KINDS, ThreadState};
-use crate::generation::{OnFailure, Restart, TaskSpec};
+use crate::generation::TaskSpec;
 use crate::ids::{EffectNumber, ProcessId, SettingKind, ThreadId};
 use crate::inactive::Inactive;
 use crate::input::FailureCause;
 use crate::record::{Counters, TaskRecord};
 use std::collections::BTreeMap;
+use talea_core::health::{OnFailure, Restart};
 use talea_core::{Monotonic, Span, mutate};
 
 /// State of one task.
@@ -151,7 +152,7 @@ impl TaskState {
     /// Returns the time until which the program must be ready.
     pub(crate) fn ready_by(&self, spec: &TaskSpec) -> Option<Monotonic> {
         let is_open = !self.is_ready && !self.is_late;
-        Some(self.started_at.filter(|_| is_open)?.saturating_add(spec.ready?))
+        Some(self.started_at.filter(|_| is_open)?.saturating_add(spec.health.ready?))
     }
 
     /// Handles a failure. The result is the new inactivity, or the end of the back-off.
@@ -163,8 +164,8 @@ impl TaskState {
     ) -> Result<Monotonic, Option<Inactive>> {
         self.counters.failures += 1;
         let is_gone = cause != FailureCause::NotReady;
-        let inactive = match spec.on_failure {
-            OnFailure::Restart => return self.restart(&spec.restart, now).map_err(Some),
+        let inactive = match spec.health.on_failure {
+            OnFailure::Restart => return self.restart(&spec.health.restart, now).map_err(Some),
             OnFailure::Idle => Some(Inactive::Idle),
             OnFailure::Ignore => is_gone.then_some(Inactive::Ended),
         };

@@ -9,6 +9,7 @@ use crate::application::{Application, Declared};
 use crate::config::ROOT;
 use crate::error::Error;
 use talea_core::Span;
+use talea_core::health::Health;
 use talea_core::workload::{Cost, Environment, Source};
 use talea_system::diagnostic;
 use talea_system::{self as system, Root, System};
@@ -37,6 +38,7 @@ impl Application {
             tasks: self.tasks.iter().map(|declared| declared.task.spec.name.clone()).collect(),
             programs: vec![None; self.tasks.len()],
             users: vec![None; self.tasks.len()],
+            health: vec![Health::default(); self.tasks.len()],
             phases_known: false,
             surroundings: Environment::default(),
         };

@@ -3,6 +3,7 @@
 use crate::system::Expectation;
 use std::ops::Range;
 use talea_core::engine::{Affinity, Condition, Migration, Protocol, Selection};
+use talea_core::health::Health;
 use talea_core::server::Reservation;
 use talea_core::workload::{Arrivals, Cost, Overheads};
 use talea_core::{Span, Time, Work};
@@ -170,11 +171,19 @@ pub(super) struct TaskDraft {
     pub(super) affinity: Option<(Affinity, Place)>,
     pub(super) versions: Vec<VersionDraft>,
     pub(super) steps: StepsDraft,
-    /// Program that runs in place of the task's work, with its position.
-    pub(super) program: Option<(Vec<String>, Range<usize>)>,
+    /// Program that runs in place of the task's work.
+    pub(super) program: Option<ProgramDraft>,
+    pub(super) at: Range<usize>,
+}
+
+/// Program that plays a task.
+pub(super) struct ProgramDraft {
+    /// Program with its arguments.
+    pub(super) words: Vec<String>,
+    pub(super) at: Range<usize>,
     /// Account of the program.
     pub(super) user: Option<String>,
-    pub(super) at: Range<usize>,
+    pub(super) health: Health,
 }
 
 /// Parameters of a task. A task of a graph inherits those that it does not state.

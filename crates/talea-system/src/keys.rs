@@ -2,7 +2,7 @@
 
 use Section::{
     Accelerator, Chain, Change, Channel, CriticalSection, Curve, Entry, Expect, Overheads,
-    Resource, Scheduler, Slot, Stall, Suspension, Task, Top, Version,
+    Resource, Restart, Scheduler, Slot, Stall, Suspension, Task, Top, Version,
 };
 use talea_config::key::Form::{
     Boolean, Duration, Durations, Integer, Integers, Table, Text, Texts, Word,
@@ -26,6 +26,8 @@ pub enum Section {
     Task,
     /// `[task.curve]`
     Curve,
+    /// `[task.restart]`
+    Restart,
     /// `[[task.version]]`
     Version,
     /// `[[task.section]]`
@@ -61,6 +63,7 @@ impl FileSection for Section {
             Section::Entry => "[[scheduler.entry]]",
             Section::Task => "[[task]]",
             Section::Curve => "[task.curve]",
+            Section::Restart => "[task.restart]",
             Section::Version => "[[task.version]]",
             Section::CriticalSection => "[[task.section]]",
             Section::Suspension => "[[task.suspension]]",
@@ -85,13 +88,14 @@ impl FileSection for Section {
 }
 
 /// Sections of a system file, in the order of the manual.
-pub const SECTIONS: [Section; 17] = [
+pub const SECTIONS: [Section; 18] = [
     Top,
     Scheduler,
     Slot,
     Entry,
     Task,
     Curve,
+    Restart,
     Version,
     CriticalSection,
     Suspension,
@@ -120,6 +124,12 @@ pub const PROTOCOLS: [&str; 3] = ["none", "inheritance", "ceiling"];
 
 /// States of the CPU of a job that waits for a device, in the order of the manual.
 pub const CPU_USES: [&str; 3] = ["free", "spin", "hold"];
+
+/// Actions at a failure of a program, in the order of the manual.
+pub const FAILURE_ACTIONS: [&str; 3] = ["restart", "idle", "ignore"];
+
+/// Exits after which a program starts again, in the order of the manual.
+pub const RESTART_EXITS: [&str; 2] = ["failure", "always"];
 
 /// All keys of a system file.
 pub const KEYS: &[Key<Section>] = &[
@@ -345,6 +355,18 @@ pub const KEYS: &[Key<Section>] = &[
         .default("the user who runs the file; required if that is root")
         .range("name or number of an account; with `program`")
         .means("User of the program's processes."),
+    key(Task, "ready", Duration, "\"1s\"")
+        .default("it reports nothing")
+        .range("above 0; with `program`")
+        .means("Time from its start within which the program reports that it is ready; for `talea deploy`."),
+    key(Task, "on_failure", Word(&FAILURE_ACTIONS), "\"idle\"")
+        .default("\"restart\"")
+        .range("with `program`")
+        .means("Action if the program fails or is not ready in time; for `talea deploy`."),
+    key(Task, "restart", Table, "[task.restart]")
+        .default("three within a minute")
+        .range("with `program`; not beside another `on_failure` than `restart`")
+        .means("Limits of restarts; for `talea deploy`."),
     key(Task, "version", Table, "[[task.version]]").default("it has one").means("One of several implementations of the task."),
     key(Task, "section", Table, "[[task.section]]")
         .default("it locks nothing")
@@ -385,6 +407,22 @@ pub const KEYS: &[Key<Section>] = &[
         .default("\"0\": as dense as the curve permits")
         .range("any")
         .means("Maximum random time of a simulated arrival beyond the earliest time that the curve permits."),
+    // [task.restart]
+    key(Restart, "when", Word(&RESTART_EXITS), "\"always\"")
+        .default("\"failure\"")
+        .means("Exits after which the program starts again: only failures, or a success as well."),
+    key(Restart, "attempts", Integer, "5")
+        .default("3")
+        .range("0 to 1000")
+        .means("Maximum number of restarts `within` the window; after that the task has failed."),
+    key(Restart, "within", Duration, "\"30s\"")
+        .default("\"60s\"")
+        .range("above 0")
+        .means("Length of the window that ends with a failure."),
+    key(Restart, "backoff", Duration, "\"200ms\"")
+        .default("`\"1s\"`, at most `within`")
+        .range("up to `within`")
+        .means("Time before the first restart of a window; each further one waits twice as long, up to `within`."),
     // [[task.version]]
     key(Version, "name", Text, "\"gpu\"")
         .default("required")

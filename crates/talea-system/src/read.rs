@@ -1,6 +1,7 @@
 //! Reader of each table by itself, before names are resolved.
 
 mod curve;
+mod health;
 mod parts;
 mod preemption;
 mod program;

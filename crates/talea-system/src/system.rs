@@ -4,6 +4,7 @@ use talea_config::Diagnostic;
 use talea_core::Span;
 use talea_core::chain::Link;
 use talea_core::engine::Tree;
+use talea_core::health::Health;
 use talea_core::mutate;
 use talea_core::workload::Source as Load;
 use talea_core::workload::{Environment, Workload};
@@ -41,6 +42,8 @@ pub struct Root {
     pub programs: Vec<Option<Vec<String>>>,
     /// `users[t]`: account of the program of task `t`, if the file names one.
     pub users: Vec<Option<String>>,
+    /// `health[t]`: readiness of the program of task `t`, and actions at its failures.
+    pub health: Vec<Health>,
     /// Whether some task of the file states an `offset`, also of zero: then an analysis assumes the
     /// stated phases.
     pub phases_known: bool,

@@ -102,8 +102,12 @@ fn root(out: &mut String, root: &Root) -> Result<(), Unwritable> {
             parent: name_of(tree, parent),
             phases_known: root.phases_known,
         };
-        let program = (root.programs[at].as_deref(), root.users[at].as_deref());
-        task::write(out, &place, spec, &root.sources[at], program)?;
+        let program = root.programs[at].as_deref().map(|words| task::Program {
+            words,
+            user: root.users[at].as_deref(),
+            health: &root.health[at],
+        });
+        task::write(out, &place, spec, &root.sources[at], program.as_ref())?;
     }
     channels(out, root);
     Ok(())

@@ -37,6 +37,9 @@ fn file(key: &Key<Section>, kind: &str, value: &str) -> String {
             };
             format!("[[task]]\nperiod = \"10ms\"\n[task.curve]\n{beside}{name} = {value}\n")
         }
+        Section::Restart => {
+            format!("[[task]]\nprogram = [\"true\"]\n[task.restart]\n{name} = {value}\n")
+        }
         Section::Channel => {
             format!("[[channel]]\nsize = 8\n{name} = {value}\n").replace("size = 8\nsize", "size")
         }
@@ -60,8 +63,10 @@ fn system_file(key: &Key<Section>, value: &str) -> String {
             "[[scheduler]]\npolicy = \"edf\"\nselection = \"trade-off\"\nweight = {value}\n"
         );
     }
-    if (key.section, key.name) == (Section::Task, "user") {
-        return format!("[[task]]\nprogram = [\"true\"]\nuser = {value}\n");
+    if key.section == Section::Task
+        && ["user", "ready", "on_failure", "restart"].contains(&key.name)
+    {
+        return format!("[[task]]\nprogram = [\"true\"]\n{} = {value}\n", key.name);
     }
     if (key.section, key.name) == (Section::Task, "nonpreemptive_last") {
         return format!("[[task]]\nnonpreemptive_max = \"1ms\"\nnonpreemptive_last = {value}\n");

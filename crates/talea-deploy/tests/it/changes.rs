@@ -101,8 +101,8 @@ fn d4_a_program_that_is_never_ready_ends_the_trial() {
     world.apply(&generation(1, vec![task("a", "one", 40)]), None);
     world.run(ms(500));
     let mut changed = task("a", "two", 40);
-    changed.ready = Some(ms(200));
-    changed.restart.attempts = 0;
+    changed.health.ready = Some(ms(200));
+    changed.health.restart.attempts = 0;
     world.never_ready = true;
     world.apply(&generation(2, vec![changed.clone()]), Some(ms(60_000)));
     world.run(ms(150));

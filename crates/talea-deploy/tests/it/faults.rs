@@ -28,13 +28,14 @@ fn random_task(world: &mut World, name: &str) -> TaskSpec {
     let rng = &mut world.rng;
     let mut spec = task(name, ["one", "two"][rng.below(2) as usize], 40 + rng.below(2) as u8);
     spec.attr = Attr { cpus: CpuSet::single(rng.below(2) as u32), ..spec.attr };
-    spec.ready = rng.chance(50).then(|| ms(300));
-    spec.on_failure = *rng.pick(&[OnFailure::Restart, OnFailure::Restart, OnFailure::Ignore]);
+    spec.health.ready = rng.chance(50).then(|| ms(300));
+    spec.health.on_failure =
+        *rng.pick(&[OnFailure::Restart, OnFailure::Restart, OnFailure::Ignore]);
     if rng.chance(30) {
-        spec.restart.when = RestartOn::Always;
+        spec.health.restart.when = RestartOn::Always;
     }
     if rng.chance(20) {
-        spec.restart.attempts = 1;
+        spec.health.restart.attempts = 1;
     }
     spec
 }

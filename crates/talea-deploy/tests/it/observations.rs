@@ -14,7 +14,7 @@ fn machine() -> (Deployment, Monotonic) {
     let now = Monotonic::from_ns(1_000_000_000);
     let mut machine = Deployment::restore(Record::default(), now);
     let mut spec = task("a", "one", 40);
-    spec.restart.backoff = ms(0);
+    spec.health.restart.backoff = ms(0);
     let what = Request::Apply { generation: generation(1, vec![spec]), confirm: None };
     machine.handle(now, Input::Requested { request: RequestId(1), what });
     changes(&mut machine);

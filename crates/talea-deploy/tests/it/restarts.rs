@@ -4,12 +4,22 @@ use crate::world::{World, generation, ms, task};
 use talea_core::Span;
 use talea_deploy::input::{Exit, FailureCause};
 use talea_deploy::{
-    Condition, Effect, Event, Inactive, OnFailure, Restart, RestartOn, STOP_GRACE, TaskSpec,
+    Condition, Effect, Event, Health, Inactive, OnFailure, Restart, RestartOn, STOP_GRACE, TaskSpec,
 };
+
+fn with_health(health: Health) -> TaskSpec {
+    TaskSpec { health, ..task("a", "one", 40) }
+}
+
+/// Returns a task with two attempts that must be ready in time.
+fn ready_within(ready: Span) -> TaskSpec {
+    let limits = limited(2, ms(60_000), ms(100));
+    with_health(Health { ready: Some(ready), ..limits.health })
+}
 
 fn limited(attempts: u32, within: Span, backoff: Span) -> TaskSpec {
     let restart = Restart { when: RestartOn::Failure, attempts, within, backoff };
-    TaskSpec { restart, ..task("a", "one", 40) }
+    with_health(Health { restart, ..Health::default() })
 }
 
 fn started(world: &mut World, spec: TaskSpec) {
@@ -97,7 +107,7 @@ fn d10_a_program_that_succeeds_starts_again_only_if_asked() {
     for (when, running) in [(RestartOn::Failure, 0), (RestartOn::Always, 1)] {
         let mut world = World::new(1);
         let mut spec = task("a", "one", 40);
-        spec.restart.when = when;
+        spec.health.restart.when = when;
         started(&mut world, spec);
         world.exit("a", Exit::Code(0));
         world.run(ms(1_000));
@@ -113,7 +123,7 @@ fn d11_a_failure_leaves_an_idle_task_idle_and_is_ignored_if_asked() {
         (OnFailure::Idle, Condition::Inactive(Inactive::Idle), Condition::Inactive(Inactive::Idle)),
         (OnFailure::Ignore, Condition::Inactive(Inactive::Ended), Condition::NotReady),
     ] {
-        let spec = TaskSpec { on_failure, ready: Some(ms(500)), ..task("a", "one", 40) };
+        let spec = with_health(Health { on_failure, ready: Some(ms(500)), ..Health::default() });
         let mut world = World::new(1);
         started(&mut world, spec.clone());
         world.exit("a", Exit::Code(1));
@@ -133,7 +143,7 @@ fn d11_a_failure_leaves_an_idle_task_idle_and_is_ignored_if_asked() {
 fn d11_a_program_that_is_not_ready_in_time_is_restarted() {
     let mut world = World::new(1);
     world.never_ready = true;
-    let spec = TaskSpec { ready: Some(ms(200)), ..limited(2, ms(60_000), ms(100)) };
+    let spec = ready_within(ms(200));
     world.apply(&generation(1, vec![spec]), None);
     world.run(ms(100));
     assert_eq!(condition(&world), Condition::NotReady);
@@ -146,7 +156,7 @@ fn d11_a_program_that_is_not_ready_in_time_is_restarted() {
     assert_eq!(causes.collect::<Vec<_>>(), [FailureCause::NotReady; 3]);
     // A program that is ready in time is left alone.
     let mut world = World::new(1);
-    let spec = TaskSpec { ready: Some(ms(200)), ..limited(2, ms(60_000), ms(100)) };
+    let spec = ready_within(ms(200));
     started(&mut world, spec);
     world.run(ms(5_000));
     assert_eq!((condition(&world), starts(&world)), (Condition::Running, 1));

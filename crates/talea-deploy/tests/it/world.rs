@@ -8,9 +8,9 @@ use talea_deploy::input::{
     Errno, Exit, Program, Refusal, RequestId, Setting, SettingKind, StopSignal, Thread,
 };
 use talea_deploy::{
-    Command, Condition, Deployment, Effect, EffectNumber, Event, FileHash, Generation, Input,
-    Observation, OnFailure, ProcessId, Record, Request, Restart, RestartOn, RootSpec, TaskSpec,
-    ThreadId,
+    Command, Condition, Deployment, Effect, EffectNumber, Event, FileHash, Generation, Health,
+    Input, Observation, OnFailure, ProcessId, Record, Request, Restart, RestartOn, RootSpec,
+    TaskSpec, ThreadId,
 };
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -36,13 +36,15 @@ pub(crate) fn task(name: &str, word: &str, priority: u8) -> TaskSpec {
         root: 0,
         command: Command { words: vec![word.to_owned()], user: Some("player".to_owned()) },
         attr: fifo(priority, 0),
-        ready: None,
-        on_failure: OnFailure::Restart,
-        restart: Restart {
-            when: RestartOn::Failure,
-            attempts: 1_000_000,
-            within: ms(2_000),
-            backoff: ms(100),
+        health: Health {
+            ready: None,
+            on_failure: OnFailure::Restart,
+            restart: Restart {
+                when: RestartOn::Failure,
+                attempts: 1_000_000,
+                within: ms(2_000),
+                backoff: ms(100),
+            },
         },
     }
 }

@@ -141,6 +141,7 @@ mod tests {
             tasks: vec!["task".to_owned()],
             programs: vec![None],
             users: vec![None],
+            health: vec![talea_core::health::Health::default()],
             phases_known: false,
             surroundings: Environment::default(),
         }

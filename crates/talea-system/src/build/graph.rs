@@ -1,7 +1,7 @@
 //! Channels: their ends, and the tasks that they activate.
 
 use super::plan::{Copy, Joined, Plan, unknown};
-use crate::draft::{Draft, Named};
+use crate::draft::{Draft, Named, ProgramDraft};
 use crate::keys::Section;
 use std::collections::{BTreeMap, BTreeSet};
 use talea_config::diagnostic::quoted;
@@ -60,7 +60,7 @@ pub(super) fn check_arrivals(plan: &Plan<'_>, findings: &mut [Findings<'_>]) -> 
     for channel in &plan.channels {
         for (number, _) in [channel.from, channel.to] {
             let task = &plan.draft.tasks[number];
-            if let Some((_, at)) = &task.program {
+            if let Some(ProgramDraft { at, .. }) = &task.program {
                 let what =
                     format!("{} is a program and stands at a channel", quoted(&task.name.name));
                 let why = "Talea does not observe what a program passes on";
@@ -90,7 +90,7 @@ pub(super) fn check_arrivals(plan: &Plan<'_>, findings: &mut [Findings<'_>]) -> 
         } else {
             continue;
         };
-        if let (Some((_, at)), 0) = (&task.program, activated) {
+        if let (Some(ProgramDraft { at, .. }), 0) = (&task.program, activated) {
             let what =
                 format!("{} is a program, and a table activates it", quoted(&task.name.name));
             let why = "a program begins what it does by itself";

@@ -5,8 +5,8 @@ use super::left_out::left_out;
 use super::plan::{Copy, Plan, unknown};
 use super::refused::{Places, refused};
 use crate::draft::{
-    CpuUse, EntryDraft, Named, Place, PolicyDraft, PreemptionDraft, SharedDraft, SlotDraft,
-    SuspensionDraft, TaskDraft,
+    CpuUse, EntryDraft, Named, Place, PolicyDraft, PreemptionDraft, ProgramDraft, SharedDraft,
+    SlotDraft, SuspensionDraft, TaskDraft,
 };
 use crate::system::Root;
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,13 +97,13 @@ pub(super) fn tree(
         left_out(plan, at, findings);
     }
     let sources = sources(plan, root, &tasks, costs);
-    let program = |&(_, (number, _)): &(String, Copy)| {
-        draft.tasks[number].program.as_ref().map(|(program, _)| program.clone())
-    };
-    let user = |&(_, (number, _)): &(String, Copy)| draft.tasks[number].user.clone();
+    let program = |&(_, (number, _)): &(String, Copy)| draft.tasks[number].program.as_ref();
+    let programs: Vec<Option<&ProgramDraft>> = tasks.iter().map(program).collect();
+    let health = |program: &Option<&ProgramDraft>| program.map(|program| program.health);
     Some(Root {
-        programs: tasks.iter().map(program).collect(),
-        users: tasks.iter().map(user).collect(),
+        programs: programs.iter().map(|program| Some(program.as_ref()?.words.clone())).collect(),
+        users: programs.iter().map(|program| program.as_ref()?.user.clone()).collect(),
+        health: programs.iter().map(|program| health(program).unwrap_or_default()).collect(),
         name: draft.schedulers[root].name.name.clone(),
         tree,
         sources,

@@ -1,14 +1,15 @@
 //! Reader of `[[task]]` with its versions, critical sections and suspensions.
 
 use super::curve::{Curve, curve};
+use super::health::health;
 use super::preemption::preemption;
 use super::program::{is_greedy, program, user};
 use super::values::{
     Field, Table, affinity, bits, byte, list, name, named, optional, spans, time_of, work_of,
 };
 use crate::draft::{
-    CpuUse, Named, ParametersDraft, SectionDraft, StepsDraft, SuspensionDraft, TaskDraft,
-    VersionDraft,
+    CpuUse, Named, ParametersDraft, ProgramDraft, SectionDraft, StepsDraft, SuspensionDraft,
+    TaskDraft, VersionDraft,
 };
 use crate::keys::{CPU_USES, Section};
 use std::collections::BTreeSet;
@@ -121,6 +122,7 @@ pub(super) fn task(
     // The required keys of a task whose program is unreadable are unknown.
     let program = program(table, findings).ok()?;
     let user = user(table, program.is_some(), findings).ok()?;
+    let health = health(table, program.is_some(), findings).ok()?;
     let is_greedy = program.is_some() && is_greedy(table, findings).ok()?;
     let endless = is_greedy.then(Source::endless);
     let (cost, endless) = match endless {
@@ -186,8 +188,7 @@ pub(super) fn task(
             suspensions: suspensions.into_iter().collect::<Option<_>>()?,
             preemption: preemption?,
         },
-        program,
-        user,
+        program: program.map(|(words, at)| ProgramDraft { words, at, user, health }),
         at: table.at.clone(),
     })
 }

@@ -1,8 +1,10 @@
 //! Writer of `[[task]]` with its versions, critical sections and suspensions.
 
 use super::values::{Unwritable, bits, cpus, pair, span, time, unless, unwritable, work};
+use crate::keys::{FAILURE_ACTIONS, RESTART_EXITS};
 use talea_config::write::text;
 use talea_core::engine::{Affinity, Backlog, NodeId, Preemption, TaskSpec, Tree};
+use talea_core::health::{Health, OnFailure, Restart, RestartOn};
 use talea_core::workload::distances::DistanceSpec;
 use talea_core::workload::{Arrivals, Cost, JobStep, Source, StepAction};
 use talea_core::{Span, Work};
@@ -17,22 +19,30 @@ pub(super) struct Place<'t> {
     pub(super) phases_known: bool,
 }
 
+/// Program of a task.
+pub(super) struct Program<'t> {
+    pub(super) words: &'t [String],
+    pub(super) user: Option<&'t str>,
+    pub(super) health: &'t Health,
+}
+
 pub(super) fn write(
     out: &mut String,
     place: &Place<'_>,
     spec: &TaskSpec,
     source: &Source,
-    (program, user): (Option<&[String]>, Option<&str>),
+    program: Option<&Program<'_>>,
 ) -> Result<(), Unwritable> {
     out.push_str("\n[[task]]\n");
     pair(out, "name", &text(&spec.name));
     pair(out, "in", &text(place.parent));
     if let Some(program) = program {
-        let words: Vec<String> = program.iter().map(|word| text(word)).collect();
+        let words: Vec<String> = program.words.iter().map(|word| text(word)).collect();
         pair(out, "program", &format!("[{}]", words.join(", ")));
-        if let Some(user) = user {
+        if let Some(user) = program.user {
             pair(out, "user", &text(user));
         }
+        health(out, program.health);
     }
     if program.is_some() && source.is_endless() {
         // It always wants the CPU, and is never late.
@@ -97,6 +107,27 @@ pub(super) fn write(
         }
     }
     Ok(())
+}
+
+/// Writes the health of a program.
+fn health(out: &mut String, health: &Health) {
+    if let Some(ready) = health.ready {
+        pair(out, "ready", &span(ready));
+    }
+    let [_, idle, ignore] = FAILURE_ACTIONS;
+    unless(OnFailure::Restart, health.on_failure, |action| {
+        pair(out, "on_failure", &text(if action == OnFailure::Idle { idle } else { ignore }));
+    });
+    unless(Restart::default(), health.restart, |restart| {
+        let [failure, always] = RESTART_EXITS;
+        let when = if restart.when == RestartOn::Always { always } else { failure };
+        let (within, backoff) = (span(restart.within), span(restart.backoff));
+        let (when, attempts) = (text(when), restart.attempts);
+        let values = format!(
+            "{{ when = {when}, attempts = {attempts}, within = {within}, backoff = {backoff} }}"
+        );
+        pair(out, "restart", &values);
+    });
 }
 
 /// Returns the waits of a job for devices.

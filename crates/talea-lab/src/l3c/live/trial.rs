@@ -103,6 +103,7 @@ impl Trial {
             sources: self.workload.sources.clone(),
             programs: names.iter().map(program).collect::<anyhow::Result<_>>()?,
             users: vec![None; names.len()],
+            health: vec![talea_core::health::Health::default(); names.len()],
             tasks: names,
             phases_known: false,
             surroundings: Environment::default(),
