@@ -1,5 +1,6 @@
 //! Generation: the desired state of a deployment, which never changes.
 
+use crate::sha256::sha256;
 use std::collections::BTreeSet;
 use std::fmt;
 use talea_core::health::Health;
@@ -8,6 +9,18 @@ use talea_core::{Attr, CpuSet};
 /// Hash of the text of a system file with all included files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileHash(pub [u8; 32]);
+
+impl FileHash {
+    /// Returns the SHA-256 of texts, each with its length in bytes before it.
+    pub fn of<'t>(texts: impl IntoIterator<Item = &'t str>) -> FileHash {
+        let mut all = Vec::new();
+        for text in texts {
+            all.extend((text.len() as u64).to_be_bytes());
+            all.extend(text.as_bytes());
+        }
+        FileHash(sha256(&all))
+    }
+}
 
 impl fmt::Display for FileHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

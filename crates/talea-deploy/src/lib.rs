@@ -18,22 +18,29 @@
 //! | one thread: repairs, contention | `drift.rs` |
 //! | what a restart of the machine needs | `record.rs` |
 //!
+//! `mechanism.rs` derives the attributes of a generation from a described tree, and `difference.rs`
+//! compares two generations.
+//!
 //! Absent on purpose: modes, open reservations and bindings of foreign threads, which have no
 //! effects yet; and the store of generations, which is files.
 #![forbid(unsafe_code)]
 
 mod deployment;
+mod difference;
 mod drift;
 pub mod generation;
 mod ids;
 mod inactive;
 pub mod input;
+pub mod mechanism;
 mod reconcile;
 pub mod record;
+mod sha256;
 pub mod status;
 mod task_state;
 
 pub use deployment::{Deployment, INSPECTION_PERIOD, STOP_GRACE};
+pub use difference::Difference;
 pub use drift::{CONTENTION_WINDOW, MAX_REPAIRS, REFUSED_RETRY};
 pub use generation::{Command, FileHash, Generation, InvalidGeneration, RootSpec, TaskSpec};
 pub use inactive::Inactive;

@@ -84,6 +84,22 @@ fn d9_five_repairs_in_a_minute_are_the_last() {
 }
 
 #[test]
+fn d3_d9_a_change_of_another_task_does_not_touch_a_contended_value() {
+    let (mut world, thread) = running();
+    for _ in 0..=MAX_REPAIRS {
+        world.thread_mut(thread).expect("it runs").policy = Policy::Other { nice: 0 };
+        world.run(ms(300));
+    }
+    world.changes.clear();
+    world.apply(&generation(2, vec![task("a", "one", 40), task("b", "one", 41)]), Some(ms(500)));
+    world.run(ms(2_000));
+    assert_eq!(world.machine.status().in_force.map(|of| of.number()), Some(1));
+    let sets = world.changes.iter().filter(|effect| matches!(effect, Effect::Set { .. }));
+    assert_eq!(sets.count(), 0, "{:?}", world.changes);
+    assert_eq!(world.machine.status().tasks[0].counters.repairs, MAX_REPAIRS as u64);
+}
+
+#[test]
 fn d9_repairs_at_longer_distances_go_on() {
     let (mut world, thread) = running();
     for turn in 1..=3 * MAX_REPAIRS {

@@ -7,5 +7,6 @@ mod drift;
 mod exhaustive;
 mod faults;
 mod observations;
+mod plans;
 mod restarts;
 mod world;
