@@ -62,6 +62,7 @@ pub(crate) enum Command {
     Replay(crate::commands::replay::ReplayArgs),
     Compare(crate::commands::compare::CompareArgs),
     Analyze(crate::commands::analyze::AnalyzeArgs),
+    Deploy(crate::commands::deploy::DeployArgs),
     Sweep(crate::commands::sweep::Args),
     Generate(crate::commands::generate::Args),
     New(NewArgs),

@@ -5,6 +5,7 @@ pub(crate) mod analyze;
 pub(crate) mod attach;
 pub(crate) mod check;
 pub(crate) mod compare;
+pub(crate) mod deploy;
 pub(crate) mod doctor;
 pub(crate) mod execute;
 pub(crate) mod explain;

@@ -36,6 +36,10 @@ pub(crate) fn man(args: &ManArgs) -> anyhow::Result<Exit> {
     for command in visible(&cli) {
         let name = format!("talea-{}", command.get_name());
         write(&format!("{name}.1"), &page(command, &name)?)?;
+        for verb in visible(command) {
+            let name = format!("{name}-{}", verb.get_name());
+            write(&format!("{name}.1"), &page(verb, &name)?)?;
+        }
     }
     let about = "configuration of talead";
     let see_also = "talead(8), talea-check(1), talea-import(1)";
@@ -158,6 +162,11 @@ fn chapter() -> anyhow::Result<String> {
         let command = cli.find_subcommand_mut(&name).context("a command that was just listed")?;
         let help = command.clone().term_width(100).render_long_help().to_string();
         writeln!(text, "\n## talea {name}\n\n```text\n{}\n```", help.trim_end())?;
+        for verb in visible(command) {
+            let help = verb.clone().term_width(100).render_long_help().to_string();
+            let verb = verb.get_name();
+            writeln!(text, "\n## talea {name} {verb}\n\n```text\n{}\n```", help.trim_end())?;
+        }
     }
     Ok(text)
 }

@@ -46,7 +46,10 @@ pub const TABLE: [(&str, &str); 7] = [
         "0",
         "success; for doctor: no check failed; for check: the file is valid; for analyze: every task is proved",
     ),
-    ("1", "failure: an operation failed; for analyze: not every task is proved"),
+    (
+        "1",
+        "failure: an operation failed; for analyze: not every task is proved; for deploy plan: a job is known to be late",
+    ),
     ("2", "wrong arguments, or a file that is malformed or cannot be read"),
     (
         "3",

@@ -134,6 +134,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-cli", "talea-proto", "prints answers"),
     ("talea-cli", "talea-os", "state of the kernel"),
     ("talea-cli", "talea-config", "check, and durations of options"),
+    ("talea-cli", "talea-deploy", "generations to plan"),
     ("talea-cli", "talea-object", "policies and servers of `--object`"),
     ("talea-cli", "talea-system", "system files"),
     ("talea-cli", "talea-import", "import"),

@@ -19,12 +19,14 @@ mod verdict;
 mod witness;
 
 pub(crate) use args::AnalyzeArgs;
+pub(crate) use report::AnalysisReport;
 
 use args::SynthesisTarget;
 use model::model_of;
 use names::name_of;
 use progress::Progress;
-use report::{AnalysisReport, RootAnalysis, TaskAnalysis};
+use report::{RootAnalysis, TaskAnalysis};
+use std::path::Path;
 use std::rc::Rc;
 use talea_analysis::tree::{Reason, TaskBound};
 use talea_core::engine::{MAX_RUN, NodeSpec, Tree};
@@ -32,6 +34,7 @@ use talea_core::{Span, mutate};
 use talea_study::exit::{Exit, usage};
 use talea_study::output::{colored, note};
 use talea_study::system_file::load;
+use talea_system::what_if::Change;
 use talea_system::{Registry, Root, System};
 
 pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
@@ -68,26 +71,43 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
     if args.sensitivity {
         return sensitivity::show(args, &system);
     }
-    let (answer, found) = analyze(args, &system)?;
-    if let Some(path) = &args.witness {
-        match &found {
-            Some((found, task)) => {
-                found.witness(&answer.file, &args.what_if, *task)?.write(path)?;
-            }
-            None => note(&format!("no job is known to be late: {} is not written", path.display())),
-        }
+    let analysis = analyze(&args.file, args.what_if.clone(), &system)?;
+    if let Some(path) = &args.witness
+        && !analysis.write_witness(path)?
+    {
+        note(&format!("no job is known to be late: {} is not written", path.display()));
     }
+    let answer = analysis.report;
     if let Some(path) = &args.html {
         page::write(path, &system, &answer)?;
     }
-    args.output.print(&answer, || report::text(&answer, colored()))?;
+    args.output.print(&answer, || answer.text(colored()))?;
     Ok(if answer.proved { Exit::Ok } else { Exit::Failure })
 }
 
-fn analyze(
-    args: &AnalyzeArgs,
-    system: &System,
-) -> anyhow::Result<(AnalysisReport, Option<(witness::FoundMiss, usize)>)> {
+/// Analysis of a system, with the late job that it found.
+pub(crate) struct Analysis {
+    pub(crate) report: AnalysisReport,
+    what_if: Vec<Change>,
+    /// The late job, and the index of its task in its root.
+    found: Option<(witness::FoundMiss, usize)>,
+}
+
+impl Analysis {
+    /// Analyses a system that was read from `file`.
+    pub(crate) fn of(file: &Path, system: &System) -> anyhow::Result<Analysis> {
+        analyze(file, Vec::new(), system)
+    }
+
+    /// Writes the arrivals of the late job to a file. Returns false if no job is known to be late.
+    pub(crate) fn write_witness(&self, path: &Path) -> anyhow::Result<bool> {
+        let Some((found, task)) = &self.found else { return Ok(false) };
+        found.witness(&self.report.file, &self.what_if, *task)?.write(path)?;
+        Ok(true)
+    }
+}
+
+fn analyze(file: &Path, what_if: Vec<Change>, system: &System) -> anyhow::Result<Analysis> {
     let mut progress = Progress::new();
     let mut found = None;
     let (mut roots, mut responses) = (Vec::new(), Vec::new());
@@ -97,15 +117,15 @@ fn analyze(
         responses.push(bounds.into_iter().map(|of| of.bound.ok()).collect());
     }
     let chains = chains::analyze(system, &responses)?;
-    let answer = AnalysisReport {
-        file: args.file.display().to_string(),
-        what_if: args.what_if.iter().map(ToString::to_string).collect(),
+    let report = AnalysisReport {
+        file: file.display().to_string(),
+        what_if: what_if.iter().map(ToString::to_string).collect(),
         proved: roots.iter().all(|root| root.proved)
             && !chains.iter().any(chains::ChainAnalysis::is_open),
         roots,
         chains,
     };
-    Ok((answer, found))
+    Ok(Analysis { report, what_if, found })
 }
 
 fn analyze_root(

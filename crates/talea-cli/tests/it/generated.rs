@@ -4,9 +4,9 @@
 use crate::harness::{Scratch, compare, run, snapshot};
 use std::path::{Path, PathBuf};
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "run", "attach", "release", "list", "show", "explain", "status", "metrics", "check", "import",
-    "doctor", "execute", "replay", "compare", "sweep", "generate", "new",
+    "deploy", "doctor", "execute", "replay", "compare", "sweep", "generate", "new",
 ];
 
 fn root() -> PathBuf {
@@ -20,6 +20,8 @@ fn the_help_of_every_command_is_as_kept() {
     for command in COMMANDS {
         snapshot(&format!("help-{command}"), &run(&scratch, &[command, "--help"]).transcript());
     }
+    let plan = run(&scratch, &["deploy", "plan", "--help"]);
+    snapshot("help-deploy-plan", &plan.transcript());
 }
 
 #[test]

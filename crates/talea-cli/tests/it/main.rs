@@ -13,6 +13,7 @@ mod chains;
 mod chapters;
 mod check;
 mod compare;
+mod deploy;
 mod execute;
 mod exits;
 mod fake;

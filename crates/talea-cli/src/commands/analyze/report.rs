@@ -12,8 +12,9 @@ use talea_core::{Span, mutate};
 use talea_study::output::{Table, Tone, count, paint};
 use talea_study::run_summary::{short, short_bound};
 
+/// Report of an analysis.
 #[derive(Serialize)]
-pub(super) struct AnalysisReport {
+pub(crate) struct AnalysisReport {
     pub(super) file: String,
     pub(super) what_if: Vec<String>,
     pub(super) proved: bool,
@@ -127,8 +128,25 @@ fn saturating_difference(a: Span, b: Span) -> Span {
     a.checked_sub(b).unwrap_or(Span::ZERO)
 }
 
-/// Returns the report as text for a terminal.
-pub(super) fn text(answer: &AnalysisReport, color: bool) -> String {
+impl AnalysisReport {
+    /// Whether every deadline and every latency of a chain is proved.
+    pub(crate) fn is_proved(&self) -> bool {
+        self.proved
+    }
+
+    /// Whether a job is known to be late.
+    pub(crate) fn is_refuted(&self) -> bool {
+        let mut tasks = self.roots.iter().flat_map(|root| &root.tasks);
+        tasks.any(|task| task.verdict == Verdict::Refuted)
+    }
+
+    /// Returns the report as text for a terminal.
+    pub(crate) fn text(&self, color: bool) -> String {
+        text(self, color)
+    }
+}
+
+fn text(answer: &AnalysisReport, color: bool) -> String {
     let mut out = String::new();
     // Writing to a String can't fail.
     for change in &answer.what_if {

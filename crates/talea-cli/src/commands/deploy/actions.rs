@@ -1,0 +1,118 @@
+//! Actions of a deployment on the computer, as a list.
+
+use serde::Serialize;
+use std::fmt;
+use talea_core::health::{Health, OnFailure, RestartOn};
+use talea_core::{Attr, Policy};
+use talea_deploy::mechanism::{IDLE_PROGRAM_LEVEL, MAX_LEVEL, Mechanism, RootPlan};
+use talea_deploy::{RootSpec, TaskSpec};
+
+/// Change of the computer.
+#[derive(Serialize)]
+#[serde(tag = "action", rename_all = "kebab-case")]
+pub(super) enum Action {
+    /// A root takes CPUs from all other runs and grants.
+    ReserveCpus { root: String, cpus: String },
+    /// A thread of Talea on the root's CPU.
+    StartDispatcher { root: String, policy: String, cpus: String },
+    /// A control group for a program.
+    CreateGroup { task: String },
+    /// A program.
+    StartProgram {
+        task: String,
+        program: Vec<String>,
+        user: Option<String>,
+        /// Time within which it must be ready.
+        ready_ns: Option<u64>,
+        /// Consequence of a failure, in words.
+        on_failure: String,
+    },
+    /// Policy and CPUs of all threads of a program.
+    SetAttributes { task: String, policy: String, cpus: String },
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::ReserveCpus { root, cpus } => write!(f, "{root}: reserve CPU {cpus}"),
+            Action::StartDispatcher { root, policy, cpus } => {
+                write!(f, "{root}: start a dispatcher with {policy} on CPU {cpus}")
+            }
+            Action::CreateGroup { task } => write!(f, "{task}: create a control group"),
+            Action::StartProgram { task, program, user, ready_ns, on_failure } => {
+                write!(f, "{task}: start {}", program.join(" "))?;
+                if let Some(user) = user {
+                    write!(f, " as {user}")?;
+                }
+                if let Some(ready) = ready_ns {
+                    write!(f, ", ready within {}", talea_study::run_summary::short(*ready))?;
+                }
+                write!(f, "; a failure {on_failure}")
+            }
+            Action::SetAttributes { task, policy, cpus } => {
+                write!(f, "{task}: set all its threads to {policy} on CPU {cpus}")
+            }
+        }
+    }
+}
+
+fn policy_text(attr: &Attr) -> String {
+    match attr.policy {
+        Policy::Fifo(priority) => format!("SCHED_FIFO {}", priority.0),
+        Policy::Rr(priority) => format!("SCHED_RR {}", priority.0),
+        ref other => format!("{other:?}"),
+    }
+}
+
+fn failure_text(health: &Health) -> String {
+    let restart = &health.restart;
+    let text = match health.on_failure {
+        OnFailure::Idle => "leaves it idle".to_owned(),
+        OnFailure::Ignore => "is ignored".to_owned(),
+        OnFailure::Restart => format!(
+            "restarts it, at most {} times in {}, first after {}",
+            restart.attempts, restart.within, restart.backoff
+        ),
+    };
+    match restart.when {
+        RestartOn::Always if health.on_failure == OnFailure::Restart => {
+            format!("or a success {text}")
+        }
+        _ => text,
+    }
+}
+
+/// Returns the actions of one root with its tasks.
+pub(super) fn of_root(root: &RootSpec, plan: &RootPlan, tasks: &[TaskSpec]) -> Vec<Action> {
+    let (name, cpus) = (root.name.clone(), root.cpus.to_string());
+    let mut actions = vec![Action::ReserveCpus { root: name.clone(), cpus: cpus.clone() }];
+    let frozen = plan.mechanism == Mechanism::Freeze;
+    if frozen {
+        let policy = format!("SCHED_FIFO {MAX_LEVEL}");
+        actions.push(Action::StartDispatcher { root: name, policy, cpus: cpus.clone() });
+    }
+    for task in tasks {
+        let name = || task.name.clone();
+        if frozen {
+            actions.push(Action::CreateGroup { task: name() });
+        }
+        actions.push(Action::StartProgram {
+            task: name(),
+            program: task.command.words.clone(),
+            user: task.command.user.clone(),
+            ready_ns: task.health.ready.map(talea_core::Span::as_ns),
+            on_failure: failure_text(&task.health),
+        });
+        let policy = if frozen {
+            format!(
+                "SCHED_RR {} while it runs, SCHED_RR {IDLE_PROGRAM_LEVEL} while it is idle, and \
+                 SCHED_FIFO 1 while it is frozen,",
+                IDLE_PROGRAM_LEVEL - 1
+            )
+        } else {
+            policy_text(&task.attr)
+        };
+        actions.push(Action::SetAttributes { task: name(), policy, cpus: cpus.clone() });
+    }
+    actions
+}

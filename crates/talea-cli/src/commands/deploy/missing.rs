@@ -1,0 +1,171 @@
+//! Needs of a deployment that this computer does not meet, with remedies.
+
+use serde::Serialize;
+use std::path::Path;
+use talea_core::engine::{MAX_RUN, NodeSpec};
+use talea_core::workload::Source;
+use talea_core::{Charge, CpuSet, mutate};
+use talea_deploy::mechanism::{Mechanism, RootPlan};
+use talea_os::files::check_trusted;
+use talea_os::launch::Program;
+use talea_os::sysinfo::SystemInfo;
+use talea_os::{cgroup, users};
+use talea_study::live_run::SourceTexts;
+use talea_system::{Root, System};
+
+/// Something that a deployment needs and does not get.
+#[derive(Debug, Serialize)]
+pub(super) struct Missing {
+    /// Name of the task, the root or the file.
+    pub(super) of: String,
+    /// Sentence without a full stop.
+    pub(super) why: String,
+    pub(super) remedy: String,
+}
+
+impl Missing {
+    pub(super) fn new(of: &str, why: impl Into<String>, remedy: impl Into<String>) -> Missing {
+        Missing { of: of.to_owned(), why: why.into(), remedy: remedy.into() }
+    }
+}
+
+/// Returns what the texts of the system lack: root runs programs only from files of its own.
+pub(super) fn of_files(texts: &SourceTexts) -> Vec<Missing> {
+    let is_root = rustix::process::geteuid().is_root();
+    let check = |(path, _): &(String, String)| {
+        let untrusted = check_trusted(Path::new(path)).err()?;
+        let remedy = "give the file and its directories to root, without write access for others";
+        Some(Missing::new(path, untrusted.to_string(), remedy))
+    };
+    if is_root { texts.0.iter().filter_map(check).collect() } else { Vec::new() }
+}
+
+/// Returns what a root and its tasks lack on this computer.
+pub(super) fn of_root(root: &Root, plan: &RootPlan, machine: &SystemInfo) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    let programs = root.programs.iter().zip(&root.users);
+    for (task, (words, user)) in root.tasks.iter().zip(programs) {
+        match words {
+            None => missing.push(Missing::new(
+                task,
+                "no program plays the task",
+                "add `program`; clients and running threads cannot be bound yet",
+            )),
+            Some(words) => missing.extend(of_program(task, words, user.as_deref())),
+        }
+    }
+    let name = &root.name;
+    if root.tree.cpus > 1 {
+        missing.push(Missing::new(
+            name,
+            format!("programs run on roots with one CPU, and this one has {}", root.tree.cpus),
+            "describe a root for each CPU",
+        ));
+    }
+    let needs_groups = plan.mechanism == Mechanism::Freeze;
+    if needs_groups && cgroup::mount_point().is_none() {
+        let remedy = "mount -t cgroup2 none /sys/fs/cgroup; or a root that Linux schedules alone";
+        missing.push(Missing::new(
+            name,
+            format!("{}, so programs are frozen, and there is no cgroup v2", plan.reason),
+            remedy,
+        ));
+    }
+    if let Some(group) = &machine.cgroups.rt_group
+        && group.refuses_realtime()
+    {
+        missing.push(Missing::new(
+            name,
+            format!("the control group {} has no real-time runtime", group.path),
+            "write cpu.rt_runtime_us of the group, or start talea in the root group",
+        ));
+    }
+    missing.extend(of_real_time(root, plan, machine));
+    missing
+}
+
+fn of_program(task: &str, words: &[String], user: Option<&str>) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    let file = &words[0];
+    if file.contains('/') && !file.starts_with('/') {
+        let why = format!("{file} is relative to a folder, and a deployment has none");
+        missing.push(Missing::new(task, why, "write an absolute path, or a name in PATH"));
+    } else if let Err(error) = Program::find(words) {
+        let remedy = "install the program, or mend the path";
+        missing.push(Missing::new(task, format!("{file}: {error}"), remedy));
+    }
+    match user.map(|user| (user, users::account(user))) {
+        None => missing.push(Missing::new(
+            task,
+            "no user is named for the program",
+            "add `user = \"NAME\"`, with \"root\" if that is intended",
+        )),
+        Some((user, Ok(None))) => missing.push(Missing::new(
+            task,
+            format!("there is no account {user}"),
+            "create the account, or name another one",
+        )),
+        Some((user, Err(error))) => missing.push(Missing::new(
+            task,
+            format!("the account {user} cannot be read: {error}"),
+            "look at the name services of this computer",
+        )),
+        Some((_, Ok(Some(account)))) if account.user.uid == 0 => {
+            let file = Program::find(words).ok();
+            let untrusted = file.and_then(|program| check_trusted(program.file()).err());
+            missing.extend(untrusted.map(|untrusted| {
+                let remedy = "run it as another user, or give the file to root";
+                Missing::new(task, format!("it runs as root: {untrusted}"), remedy)
+            }));
+        }
+        Some((_, Ok(Some(_)))) => {}
+    }
+    missing
+}
+
+/// Returns what a root lacks if its real-time threads need more of a CPU than the kernel gives to
+/// them: ordinary threads have a reserve.
+fn of_real_time(root: &Root, plan: &RootPlan, machine: &SystemInfo) -> Option<Missing> {
+    let tasks = root.tree.nodes().filter_map(|(_, node)| match &node.spec {
+        NodeSpec::Task(spec) => Some(spec),
+        NodeSpec::Scheduler(_) => None,
+    });
+    let of_task = |(spec, source): (&talea_core::engine::TaskSpec, &Source)| {
+        if spec.period < MAX_RUN {
+            return Charge::new(source.cost.max(), spec.period);
+        }
+        // It takes what its server leaves, or all of the CPU.
+        if plan.mechanism == Mechanism::Linux { Charge::ONE } else { Charge::ZERO }
+    };
+    let needed = tasks.zip(&root.sources).map(of_task).fold(Charge::ZERO, Charge::saturating_add);
+    let (given, knob) = if machine.has_fair_server() {
+        (Charge::ONE.saturating_sub(machine.fair_server), "the fair server of the CPU (debugfs)")
+    } else {
+        let limit = machine.rt_limit.as_ref()?;
+        (Charge::new(limit.runtime?, limit.period), "kernel.sched_rt_runtime_us")
+    };
+    let percent =
+        |charge: Charge| format!("{}.{} %", charge.ppm() / 10_000, charge.ppm() / 1_000 % 10);
+    (mutate!("deploy-plan-reserve", needed > given, false)).then(|| {
+        Missing::new(
+            &root.name,
+            format!(
+                "its threads need {} of a CPU, and the kernel gives {} to real-time threads while \
+                 ordinary ones wait",
+                percent(needed),
+                percent(given)
+            ),
+            format!("lower the costs, or change {knob}"),
+        )
+    })
+}
+
+/// Returns a finding if the computer has too few CPUs.
+pub(super) fn of_cpus(file: &Path, why: &str) -> Missing {
+    Missing::new(&file.display().to_string(), why, "name other CPUs with --cpus, or describe fewer")
+}
+
+/// Returns CPUs that stand for those of roots on a computer with too few of them.
+pub(super) fn placeholders(system: &System) -> Vec<CpuSet> {
+    system.roots.iter().map(|root| CpuSet::first(root.tree.cpus)).collect()
+}

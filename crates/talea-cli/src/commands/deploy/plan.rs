@@ -1,0 +1,163 @@
+//! `talea deploy plan`: what a deployment would do, without doing it.
+
+use super::actions;
+use super::missing::{self, Missing};
+use super::report::{self, Outcome, PlanReport, RootJson};
+use crate::commands::analyze::Analysis;
+use anyhow::Context;
+use std::path::PathBuf;
+use talea_core::CpuSet;
+use talea_deploy::mechanism::{self, RootPlan};
+use talea_deploy::{Command, Difference, FileHash, Generation, RootSpec, TaskSpec};
+use talea_os::sched;
+use talea_os::sysinfo::SystemInfo;
+use talea_study::exit::Exit;
+use talea_study::live_run::{SourceTexts, place};
+use talea_study::options::Output;
+use talea_study::output::{colored, note, print, print_json};
+use talea_system::{Registry, System};
+
+/// Plan a deployment. Nothing is changed.
+///
+/// Shows what differs from the generation in force, a bound and a verdict for each task (as talea
+/// analyze), what apply would do to this computer, and what this computer cannot give, with a
+/// remedy. Ends with 0 if the deployment would be admitted, with 1 if a job is known to be late,
+/// and with 3 if the deployment is refused: a deadline is not proved, or this computer cannot give
+/// what the system needs.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example: talea deploy plan system.toml --cpus 1")]
+pub(super) struct PlanArgs {
+    /// The system file.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// CPUs of this computer for those of the file, in the order of the roots. By default the first
+    /// ones that this process may use.
+    #[arg(long, value_name = "LIST", value_parser = CpuSet::parse)]
+    cpus: Option<CpuSet>,
+    /// Admit a system although not every deadline is proved. A known late job is still refused.
+    #[arg(long)]
+    unproved: bool,
+    /// Write the arrivals of the first known late job to FILE, for talea simulate --witness.
+    #[arg(long, value_name = "FILE")]
+    witness: Option<PathBuf>,
+    #[command(flatten)]
+    limit: talea_study::limit::LimitArgs,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub(super) fn run(args: &PlanArgs) -> anyhow::Result<Exit> {
+    let _watch = args.limit.watch(args.output.json)?;
+    let (system, texts) = match SourceTexts::load(&args.file, &Registry::default())? {
+        Ok(read) => read,
+        Err(diagnostics) => {
+            eprint!("{}", talea_config::diagnostic::render(&diagnostics, false));
+            return Ok(Exit::Usage);
+        }
+    };
+    let analysis = Analysis::of(&args.file, &system)?;
+    if let Some(path) = &args.witness
+        && !analysis.write_witness(path)?
+    {
+        note(&format!("no job is known to be late: {} is not written", path.display()));
+    }
+    let plan = plan(args, &system, &texts, analysis)?;
+    if args.output.json {
+        print_json(&plan)?;
+    } else {
+        print(&report::text(&plan, colored()))?;
+    }
+    Ok(plan.outcome.exit())
+}
+
+fn plan(
+    args: &PlanArgs,
+    system: &System,
+    texts: &SourceTexts,
+    analysis: Analysis,
+) -> anyhow::Result<PlanReport> {
+    let machine = SystemInfo::probe()?;
+    let mut missing = missing::of_files(texts);
+    let cpus = match place(system, args.cpus.as_ref()) {
+        Ok(places) => places.iter().map(|cpus| cpus.iter().copied().collect()).collect(),
+        Err(why) => {
+            missing.push(missing::of_cpus(&args.file, &why));
+            missing::placeholders(system)
+        }
+    };
+    let quantum = sched::quantum().ok();
+    let plans: Vec<RootPlan> = system
+        .roots
+        .iter()
+        .zip(&cpus)
+        .map(|(root, cpus)| mechanism::plan(&root.tree, *cpus, quantum))
+        .collect();
+    for (root, plan) in system.roots.iter().zip(&plans) {
+        missing.extend(missing::of_root(root, plan, &machine));
+    }
+    let outcome = outcome(&analysis, &missing, args.unproved);
+    let hash = FileHash::of(texts.0.iter().map(|(_, text)| text.as_str()));
+    let (report, is_unproved) = (analysis.report.text(false), outcome == Outcome::Unproved);
+    let tasks = tasks(system, &plans);
+    let generation = Generation::new(1, hash, roots(system, &cpus), tasks, report, is_unproved)
+        .context("a system file makes a valid generation")?;
+    let mut actions = Vec::new();
+    for (number, (root, plan)) in generation.roots().iter().zip(&plans).enumerate() {
+        let tasks = generation.tasks().iter().filter(|task| task.root == number).cloned();
+        actions.extend(actions::of_root(root, plan, &tasks.collect::<Vec<_>>()));
+    }
+    let roots = generation.roots().iter().zip(&plans).map(|(root, plan)| RootJson {
+        name: root.name.clone(),
+        cpus: root.cpus.to_string(),
+        mechanism: plan.mechanism.to_string(),
+        mechanism_why: plan.reason.clone(),
+    });
+    Ok(PlanReport {
+        file: args.file.display().to_string(),
+        sha256: hash.to_string(),
+        in_force: None,
+        difference: Difference::between(None, &generation).into(),
+        outcome,
+        roots: roots.collect(),
+        analysis: analysis.report,
+        actions,
+        missing,
+    })
+}
+
+fn outcome(analysis: &Analysis, missing: &[Missing], unproved: bool) -> Outcome {
+    if analysis.report.is_refuted() {
+        Outcome::DoesNotFit
+    } else if !missing.is_empty() {
+        Outcome::CannotBeGiven
+    } else if analysis.report.is_proved() {
+        Outcome::Fits
+    } else if unproved {
+        Outcome::Unproved
+    } else {
+        Outcome::NotProved
+    }
+}
+
+fn roots(system: &System, cpus: &[CpuSet]) -> Vec<RootSpec> {
+    let roots = system.roots.iter().zip(cpus);
+    roots.map(|(root, cpus)| RootSpec { name: root.name.clone(), cpus: *cpus }).collect()
+}
+
+/// Returns the tasks that a program plays.
+fn tasks(system: &System, plans: &[RootPlan]) -> Vec<TaskSpec> {
+    let mut tasks = Vec::new();
+    for (number, (root, plan)) in system.roots.iter().zip(plans).enumerate() {
+        for (task, name) in root.tasks.iter().enumerate() {
+            let Some(words) = &root.programs[task] else { continue };
+            tasks.push(TaskSpec {
+                name: name.clone(),
+                root: number,
+                command: Command { words: words.clone(), user: root.users[task].clone() },
+                attr: plan.attrs[task],
+                health: root.health[task],
+            });
+        }
+    }
+    tasks
+}

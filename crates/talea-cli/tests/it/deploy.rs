@@ -1,0 +1,300 @@
+//! `talea deploy plan`: verdicts, actions, what a computer cannot give; and that nothing changes.
+
+use crate::harness::{Ended, Scratch, finish, json, run, talea};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use talea_kernel_tests::{Bench, Runs, needs_root};
+use talea_os::sched::{self, Attr};
+use talea_os::{Tid, proc};
+
+/// Two programs that fit on one CPU, which Linux alone can schedule.
+const SYSTEM: &str = "\
+duration = \"1s\"
+
+[[scheduler]]
+name = \"cpu0\"
+policy = \"fp\"
+
+[[task]]
+name = \"control\"
+program = [\"sleep\", \"1000\"]
+user = \"daemon\"
+period = \"10ms\"
+cost = \"2ms\"
+priority = 20
+ready = \"1s\"
+
+[[task]]
+name = \"logger\"
+program = [\"sleep\", \"1000\"]
+user = \"daemon\"
+period = \"100ms\"
+cost = \"10ms\"
+priority = 10
+on_failure = \"idle\"
+";
+
+/// Plans a text. Root plans only files that no other user can change.
+fn plan(scratch: &Scratch, text: &str, options: &[&str]) -> Ended {
+    scratch.file("system.toml", text);
+    finish(talea(scratch).args(["deploy", "plan", "system.toml"]).args(options))
+}
+
+fn texts<'v>(value: &'v Value, list: &str, key: &str) -> Vec<&'v str> {
+    let list = value[list].as_array().unwrap_or_else(|| panic!("{value}"));
+    list.iter().map(|item| item[key].as_str().unwrap_or_default()).collect()
+}
+
+#[test]
+fn d13_a_system_that_fits_has_bounds_and_a_list_of_actions() {
+    let scratch = Scratch::new();
+    let ended = plan(&scratch, SYSTEM, &["--json"]);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
+    let report = json(&ended.out);
+    assert_eq!(report["outcome"], "fits");
+    assert_eq!(report["in_force"], Value::Null);
+    assert_eq!(report["difference"]["new"], serde_json::json!(["control", "logger"]));
+    assert_eq!(report["missing"], serde_json::json!([]));
+    let root = &report["analysis"]["roots"][0];
+    assert_eq!(texts(root, "tasks", "verdict"), ["proved", "proved"]);
+    assert_eq!(root["tasks"][1]["bound_ns"], 14_000_000);
+    assert_eq!(
+        texts(&report, "actions", "action"),
+        ["reserve-cpus", "start-program", "set-attributes", "start-program", "set-attributes"]
+    );
+    let actions = &report["actions"];
+    assert_eq!(actions[1]["program"], serde_json::json!(["sleep", "1000"]));
+    assert_eq!(
+        (&actions[1]["user"], &actions[1]["ready_ns"]),
+        (&"daemon".into(), &1_000_000_000_u64.into())
+    );
+    assert_eq!(
+        (&actions[2]["policy"], &actions[4]["policy"]),
+        (&"SCHED_FIFO 93".into(), &"SCHED_FIFO 92".into())
+    );
+    assert_eq!(actions[3]["on_failure"], "leaves it idle");
+    // The text has the same, and the analysis is that of `talea analyze`.
+    let text = plan(&scratch, SYSTEM, &[]);
+    let analyzed = run(&scratch, &["analyze", "system.toml"]);
+    assert_eq!((text.code, analyzed.code), (Some(0), Some(0)));
+    assert!(text.out.contains(&analyzed.out), "{}\n{}", text.out, analyzed.out);
+    for part in
+        ["no generation is in force", "fits: every deadline is proved", "nothing was changed"]
+    {
+        assert!(text.out.contains(part), "{part}: {}", text.out);
+    }
+}
+
+#[test]
+fn d13_a_system_that_does_not_fit_ends_with_1_and_its_witness_runs() {
+    let scratch = Scratch::new();
+    let late = SYSTEM.replace("cost = \"10ms\"", "cost = \"81ms\"");
+    for options in [&["--json"][..], &["--json", "--unproved"]] {
+        let options = [options, &["--witness", "late.txt"]].concat();
+        let ended = plan(&scratch, &late, &options);
+        assert_eq!(ended.code, Some(1), "{}{}", ended.out, ended.err);
+        let report = json(&ended.out);
+        assert_eq!(report["outcome"], "does-not-fit");
+        assert!(!report["analysis"]["roots"][0]["tasks"][1]["witness"].is_null());
+        let replayed = run(&scratch, &["simulate", "system.toml", "--witness", "late.txt"]);
+        assert_eq!(replayed.code, Some(0), "{}{}", replayed.out, replayed.err);
+        std::fs::remove_file(scratch.path().join("late.txt")).expect("it was written");
+    }
+    // Without a late job there is no witness.
+    let fits = plan(&scratch, SYSTEM, &["--witness", "late.txt"]);
+    assert_eq!(fits.code, Some(0));
+    assert!(fits.err.contains("is not written"), "{}", fits.err);
+}
+
+/// Returns a system whose test is only sufficient: no late job is known, and none is excluded.
+fn doubtful() -> String {
+    SYSTEM
+        .replace("priority = 10\n", "in = \"net\"\ndeadline = \"25ms\"\n")
+        .replace("cost = \"10ms\"", "cost = \"1.5ms\"")
+        .replace("priority = 20\n", "in = \"cpu0\"\npriority = 20\n")
+        .replace("period = \"100ms\"", "period = \"50ms\"")
+        + "
+[[scheduler]]
+name = \"net\"
+in = \"cpu0\"
+server = \"deferrable\"
+priority = 10
+budget = \"2ms\"
+period = \"20ms\"
+
+[[task]]
+name = \"video\"
+in = \"cpu0\"
+program = [\"sleep\", \"1000\"]
+user = \"daemon\"
+period = \"20ms\"
+cost = { min = \"1ms\", max = \"6ms\" }
+priority = 15
+"
+}
+
+#[test]
+fn d13_what_is_not_proved_is_refused_unless_it_is_admitted() {
+    let scratch = Scratch::new();
+    for (options, code, outcome) in
+        [(&["--json"][..], 3, "not-proved"), (&["--json", "--unproved"], 0, "unproved")]
+    {
+        let ended = plan(&scratch, &doubtful(), options);
+        assert_eq!(ended.code, Some(code), "{}{}", ended.out, ended.err);
+        let report = json(&ended.out);
+        assert_eq!(report["outcome"], outcome);
+        assert_eq!(report["analysis"]["proved"], false);
+        // A server needs a dispatcher, which freezes and thaws.
+        assert_eq!(report["roots"][0]["mechanism"], "freeze");
+        let actions = texts(&report, "actions", "action");
+        assert!(actions.contains(&"start-dispatcher") && actions.contains(&"create-group"));
+    }
+}
+
+#[test]
+fn d14_what_the_computer_cannot_give_is_refused_with_a_remedy() {
+    let scratch = Scratch::new();
+    let relative = SYSTEM.replacen("[\"sleep\"", "[\"bin/sleep\"", 1);
+    let absent = SYSTEM.replacen("[\"sleep\"", "[\"/no/such/file\"", 1);
+    let unnamed = SYSTEM.replacen("user = \"daemon\"\n", "", 1);
+    let unknown = SYSTEM.replacen("\"daemon\"", "\"no-such-user\"", 1);
+    let unplayed = SYSTEM
+        .replacen("program = [\"sleep\", \"1000\"]\nuser = \"daemon\"\n", "", 1)
+        .replacen("ready = \"1s\"\n", "", 1);
+    let greedy = SYSTEM
+        .replacen("cost = \"2ms\"", "cost = \"9ms\"", 1)
+        .replace("cost = \"10ms\"", "cost = \"9ms\"");
+    let wide = SYSTEM.replacen("policy = \"fp\"", "policy = \"fp\"\ncpus = 64", 1);
+    for (text, of, why) in [
+        (&relative, "control", "relative to a folder"),
+        (&absent, "control", "/no/such/file"),
+        (&unnamed, "control", "no user is named"),
+        (&unknown, "control", "there is no account no-such-user"),
+        (&unplayed, "control", "no program plays the task"),
+        (&greedy, "cpu0", "real-time threads"),
+        (&wide, "cpu0", "one CPU"),
+    ] {
+        let ended = plan(&scratch, text, &["--json", "--unproved"]);
+        assert_eq!(ended.code, Some(3), "{why}: {}{}", ended.out, ended.err);
+        let report = json(&ended.out);
+        assert_eq!(report["outcome"], "cannot-be-given", "{why}");
+        let missing = report["missing"].as_array().expect("a list");
+        let found = missing.iter().find(|one| {
+            one["of"] == of && one["why"].as_str().is_some_and(|text| text.contains(why))
+        });
+        let found = found.unwrap_or_else(|| panic!("{why}: {missing:?}"));
+        assert_ne!(found["remedy"], "");
+    }
+    let ended = plan(&scratch, SYSTEM, &["--cpus", "1023"]);
+    assert_eq!(ended.code, Some(3), "{}", ended.out);
+    assert!(ended.out.contains("CPU 1023 is not available"), "{}", ended.out);
+}
+
+#[test]
+fn d14_an_invalid_file_is_exit_code_2_with_its_place() {
+    let scratch = Scratch::new();
+    let ended = plan(&scratch, &SYSTEM.replace("\"idle\"", "\"idel\""), &[]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""));
+    assert!(ended.err.contains("did you mean \"idle\"?"), "{}", ended.err);
+}
+
+/// Attributes of the threads, and the control groups with their states, of the whole computer.
+#[derive(Debug, PartialEq)]
+struct Machine {
+    /// `threads[tid, start]`: process and attributes.
+    threads: BTreeMap<(i32, u64), (i32, Attr)>,
+    groups: BTreeMap<PathBuf, String>,
+}
+
+impl Machine {
+    fn read() -> Machine {
+        let mut machine = Machine { threads: BTreeMap::new(), groups: BTreeMap::new() };
+        for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
+            let name = entry.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()).and_then(Tid::new)
+            else {
+                continue;
+            };
+            for tid in proc::threads_of(pid).unwrap_or_default() {
+                if let (Ok(stat), Ok(attr)) = (proc::stat_of(pid, tid), sched::get(tid)) {
+                    let key = (tid.as_raw(), stat.start_ticks);
+                    machine.threads.insert(key, (pid.as_raw(), attr));
+                }
+            }
+        }
+        groups(Path::new("/sys/fs/cgroup"), &mut machine.groups);
+        machine
+    }
+
+    /// Returns the process of a thread that differs in `other`, and the paths of other groups.
+    fn differences(&self, other: &Machine) -> (Vec<i32>, Vec<PathBuf>) {
+        let threads = self.threads.iter().filter_map(|(key, (pid, attr))| {
+            let (_, now) = other.threads.get(key)?;
+            (now != attr).then_some(*pid)
+        });
+        let all: std::collections::BTreeSet<_> =
+            self.groups.keys().chain(other.groups.keys()).collect();
+        let groups =
+            all.into_iter().filter(|path| self.groups.get(*path) != other.groups.get(*path));
+        (threads.collect(), groups.cloned().collect())
+    }
+}
+
+/// Adds the control groups below a folder, with the settings that a deployment could change.
+fn groups(folder: &Path, found: &mut BTreeMap<PathBuf, String>) {
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
+    let settings =
+        ["cgroup.freeze", "cgroup.subtree_control", "cpuset.cpus", "cpu.rt_runtime_us", "cpu.max"];
+    found.insert(folder.to_owned(), settings.map(read).concat());
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            groups(&entry.path(), found);
+        }
+    }
+}
+
+/// Program of the file that runs already, as after an earlier deployment.
+struct Running(Child);
+
+impl Running {
+    fn start() -> Running {
+        let mut command = Command::new("sleep");
+        Running(command.arg("1000").stdin(Stdio::null()).spawn().expect("sleep starts"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A program that has exited is no reason to fail a test.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn d15_a_plan_changes_no_thread_and_no_control_group() {
+    needs_root!();
+    // No other test of the machine changes threads meanwhile.
+    let _machine = Bench::new("deploy_changes_nothing");
+    let scratch = Scratch::new();
+    let running = Running::start();
+    let own = running.0.id() as i32;
+    let late = SYSTEM.replace("cost = \"10ms\"", "cost = \"81ms\"");
+    let mut runs = Runs::at_least(3);
+    for (text, code) in [(SYSTEM, 0), (late.as_str(), 1), (&doubtful(), 3)] {
+        runs.repeat(|| {
+            let before = Machine::read();
+            let ended = plan(&scratch, text, &[]);
+            assert_eq!(ended.code, Some(code), "{}{}", ended.out, ended.err);
+            let (threads, groups) = before.differences(&Machine::read());
+            assert!(
+                before.threads.values().any(|(pid, _)| *pid == own) && !before.groups.is_empty()
+            );
+            assert!(!threads.contains(&own), "the plan has changed a thread of a program");
+            // Other programs may change meanwhile; a plan would change something every time.
+            (threads.is_empty() && groups.is_empty()).then_some(())
+        });
+    }
+}
