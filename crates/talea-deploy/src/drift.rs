@@ -2,13 +2,14 @@
 //!
 //! | state of a value | observed as desired | observed otherwise |
 //! | --- | --- | --- |
-//! | *new*: never observed as desired | *held* | set |
+//! | *new*: not observed as desired since the last set | *held* | set, [`MAX_SETS`] times within [`CONTENTION_WINDOW`]; then *contended* |
 //! | *held* | – | repaired: set, counted; then *new* |
 //! | *contended*: [`MAX_REPAIRS`] repairs within [`CONTENTION_WINDOW`] | – | no effect |
 //! | *refused* by the kernel | *held* | set again after [`REFUSED_RETRY`] |
 //!
-//! A set that was lost is repeated and not counted again, because the value was not held in
-//! between. A value stays contended until its thread ends or its task changes.
+//! A set that was lost is repeated and is no repair, because the value was not held in between. Nor
+//! is it if another writer changed the value before the next observation, so that these sets have a
+//! limit of their own. A value stays contended until its thread ends or its task changes.
 
 use crate::ids::{EffectNumber, SettingKind};
 use crate::input::{Setting, Thread};
@@ -16,7 +17,10 @@ use talea_core::{Attr, Monotonic, Span, mutate};
 
 /// Number of repairs of one value within [`CONTENTION_WINDOW`] after which it is contended.
 pub const MAX_REPAIRS: usize = 5;
-/// Window of [`MAX_REPAIRS`].
+/// Number of sets of one value within [`CONTENTION_WINDOW`], without an observation as desired,
+/// after which it is contended.
+pub const MAX_SETS: usize = 20;
+/// Window of [`MAX_REPAIRS`] and [`MAX_SETS`].
 pub const CONTENTION_WINDOW: Span = Span::from_ns(60_000_000_000);
 /// Time after which a value that the kernel refused is set again.
 pub const REFUSED_RETRY: Span = Span::from_ns(10_000_000_000);
@@ -31,6 +35,8 @@ pub(crate) struct Value {
     /// The last set, until an observation that includes it.
     pub(crate) pending: Option<EffectNumber>,
     repairs: Vec<Monotonic>,
+    /// Sets since the value was last as desired.
+    sets: Vec<Monotonic>,
     pub(crate) is_contended: bool,
     refused_until: Option<Monotonic>,
 }
@@ -47,8 +53,11 @@ pub(crate) struct ThreadState {
 pub(crate) enum Action {
     /// The value is as desired, or must not be touched.
     Keep,
-    /// The value is set for the first time, or again after a lost set.
-    Set,
+    /// The value is set for the first time, or again after a set without effect.
+    Set {
+        /// Whether this is the last set.
+        is_last: bool,
+    },
     /// Another writer has changed the value.
     Repair {
         /// Whether this is the last repair.
@@ -106,6 +115,7 @@ impl Value {
         if is_as_desired {
             self.is_held = true;
             self.refused_until = None;
+            self.sets.clear();
             return Action::Keep;
         }
         if mutate!("deploy-contended", self.is_contended, false)
@@ -113,10 +123,13 @@ impl Value {
         {
             return Action::Keep;
         }
-        if !std::mem::take(&mut self.is_held) {
-            return Action::Set;
-        }
         let begin = now.saturating_sub(CONTENTION_WINDOW);
+        if !std::mem::take(&mut self.is_held) {
+            self.sets.retain(|&at| at > begin);
+            self.sets.push(now);
+            self.is_contended = mutate!("deploy-sets", self.sets.len() >= MAX_SETS, false);
+            return Action::Set { is_last: self.is_contended };
+        }
         self.repairs.retain(|&at| mutate!("deploy-repairs-window", at > begin, true));
         self.repairs.push(now);
         self.is_contended = self.repairs.len() >= MAX_REPAIRS;

@@ -41,7 +41,7 @@ mod task_state;
 
 pub use deployment::{Deployment, INSPECTION_PERIOD, STOP_GRACE};
 pub use difference::Difference;
-pub use drift::{CONTENTION_WINDOW, MAX_REPAIRS, REFUSED_RETRY};
+pub use drift::{CONTENTION_WINDOW, MAX_REPAIRS, MAX_SETS, REFUSED_RETRY};
 pub use generation::{Command, FileHash, Generation, InvalidGeneration, RootSpec, TaskSpec};
 pub use inactive::Inactive;
 pub use input::{Effect, EffectNumber, Event, Input, Observation, ProcessId, Request, ThreadId};

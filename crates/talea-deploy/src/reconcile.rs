@@ -172,15 +172,16 @@ impl Deployment {
                 let setting = missing(kind, &spec.attr, thread);
                 let action = state.value(kind).judge(setting.is_none(), seen, now);
                 let (Some(setting), true) = (setting, action != Action::Keep) else { continue };
-                if let Action::Repair { is_last } = action {
+                if let Action::Repair { .. } = action {
                     let (task, thread) = (spec.name.clone(), thread.id);
                     let counters = &mut self.tasks[index].counters;
                     mutate!("deploy-repairs-counted", counters.repairs += 1);
                     let repairs = counters.repairs;
-                    self.report(Event::Repaired { task: task.clone(), thread, kind, repairs });
-                    if is_last {
-                        self.report(Event::Contended { task, thread, kind });
-                    }
+                    self.report(Event::Repaired { task, thread, kind, repairs });
+                }
+                if let Action::Set { is_last: true } | Action::Repair { is_last: true } = action {
+                    let (task, thread) = (spec.name.clone(), thread.id);
+                    self.report(Event::Contended { task, thread, kind });
                 }
                 let set = self.emit(Effect::Set { thread: thread.id, setting });
                 state.value(kind).pending = Some(set);

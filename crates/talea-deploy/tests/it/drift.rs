@@ -3,7 +3,7 @@
 use crate::world::{World, fifo, generation, ms, task};
 use talea_core::{Attr, CpuSet, Policy};
 use talea_deploy::input::{Setting, SettingKind};
-use talea_deploy::{CONTENTION_WINDOW, Effect, Event, MAX_REPAIRS, ThreadId};
+use talea_deploy::{CONTENTION_WINDOW, Effect, Event, MAX_REPAIRS, MAX_SETS, ThreadId};
 
 /// Returns a world with one running program, and its thread.
 fn running() -> (World, ThreadId) {
@@ -81,6 +81,20 @@ fn d9_five_repairs_in_a_minute_are_the_last() {
     world.run(ms(300));
     assert_eq!(world.difference(), None);
     assert_eq!(world.machine.status().tasks[0].contended, []);
+}
+
+#[test]
+fn d9_a_writer_that_is_faster_than_the_inspections_ends_the_sets() {
+    let (mut world, thread) = running();
+    for _ in 0..20 * MAX_SETS {
+        world.thread_mut(thread).expect("it runs").policy = Policy::Other { nice: 0 };
+        world.step();
+    }
+    let sets = world.changes.iter().filter(|effect| matches!(effect, Effect::Set { .. })).count();
+    assert!(sets <= MAX_SETS + MAX_REPAIRS, "{sets} sets");
+    assert_eq!(repairs(&world).len(), 1);
+    let expected = vec![(thread, SettingKind::Policy)];
+    assert_eq!(world.machine.status().tasks[0].contended, expected);
 }
 
 #[test]

@@ -99,11 +99,13 @@ pub(super) fn tree(
     let sources = sources(plan, root, &tasks, costs);
     let program = |&(_, (number, _)): &(String, Copy)| draft.tasks[number].program.as_ref();
     let programs: Vec<Option<&ProgramDraft>> = tasks.iter().map(program).collect();
-    let health = |program: &Option<&ProgramDraft>| program.map(|program| program.health);
     Some(Root {
         programs: programs.iter().map(|program| Some(program.as_ref()?.words.clone())).collect(),
         users: programs.iter().map(|program| program.as_ref()?.user.clone()).collect(),
-        health: programs.iter().map(|program| health(program).unwrap_or_default()).collect(),
+        health: programs
+            .iter()
+            .map(|program| program.map(|program| program.health).unwrap_or_default())
+            .collect(),
         name: draft.schedulers[root].name.name.clone(),
         tree,
         sources,

@@ -14,7 +14,7 @@ use talea_os::sysinfo::SystemInfo;
 use talea_study::exit::Exit;
 use talea_study::live_run::{SourceTexts, place};
 use talea_study::options::Output;
-use talea_study::output::{colored, note, print, print_json};
+use talea_study::output::{colored, note};
 use talea_system::{Registry, System};
 
 /// Plan a deployment. Nothing is changed.
@@ -48,13 +48,7 @@ pub(super) struct PlanArgs {
 
 pub(super) fn run(args: &PlanArgs) -> anyhow::Result<Exit> {
     let _watch = args.limit.watch(args.output.json)?;
-    let (system, texts) = match SourceTexts::load(&args.file, &Registry::default())? {
-        Ok(read) => read,
-        Err(diagnostics) => {
-            eprint!("{}", talea_config::diagnostic::render(&diagnostics, false));
-            return Ok(Exit::Usage);
-        }
-    };
+    let (system, texts) = SourceTexts::load(&args.file, &Registry::default())?;
     let analysis = Analysis::of(&args.file, &system)?;
     if let Some(path) = &args.witness
         && !analysis.write_witness(path)?
@@ -62,11 +56,7 @@ pub(super) fn run(args: &PlanArgs) -> anyhow::Result<Exit> {
         note(&format!("no job is known to be late: {} is not written", path.display()));
     }
     let plan = plan(args, &system, &texts, analysis)?;
-    if args.output.json {
-        print_json(&plan)?;
-    } else {
-        print(&report::text(&plan, colored()))?;
-    }
+    args.output.print(&plan, || report::text(&plan, colored()))?;
     Ok(plan.outcome.exit())
 }
 
@@ -81,7 +71,7 @@ fn plan(
     let cpus = match place(system, args.cpus.as_ref()) {
         Ok(places) => places.iter().map(|cpus| cpus.iter().copied().collect()).collect(),
         Err(why) => {
-            missing.push(missing::of_cpus(&args.file, &why));
+            missing.push(missing::of_cpus(&args.file, &why.to_string()));
             missing::placeholders(system)
         }
     };
