@@ -89,7 +89,7 @@ impl Broker {
         let session =
             self.sessions.get_mut(&reply_to.session).expect("only open connections are served");
         let before = (session.subject, session.process, session.client);
-        self.clients.set_front_end(client, session.uid);
+        self.clients.set_front_end(client, Some(session.uid));
         session.uid = uid;
         session.subject = subject;
         session.process = process;

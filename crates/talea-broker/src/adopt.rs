@@ -153,6 +153,10 @@ impl Broker {
             priority: record.priority,
             terms: record.terms,
         };
+        let client = self.clients.insert(peer, &self.rules);
+        if record.is_from_front_end {
+            self.clients.set_front_end(client, None);
+        }
         Spec {
             id: record.spec,
             token: record.token,
@@ -164,7 +168,7 @@ impl Broker {
                 unclaimed,
                 ..Lifetime::of(process)
             },
-            client: self.clients.insert(peer, &self.rules),
+            client,
             session: None,
             task: record.task,
             in_ledger: plugin.is_some(),

@@ -351,10 +351,10 @@ impl Broker {
 
     /// Returns the record of `slot` for the state file; `None` clears the slot.
     pub fn record(&self, slot: u32) -> Option<Record> {
-        self.specs
-            .get(slot)
-            .filter(|spec| spec.id.0 != 0)
-            .map(|spec| spec.record(self.plugin_name(spec.plugin)))
+        self.specs.get(slot).filter(|spec| spec.id.0 != 0).map(|spec| {
+            let is_asked = self.clients.has_front_end(spec.client);
+            spec.record(self.plugin_name(spec.plugin), is_asked)
+        })
     }
 
     /// Returns the number of slots that the driver should allocate before a request that creates

@@ -12,6 +12,8 @@ struct Client {
     references: u32,
     /// User of the front end that acts for the peer, if one does.
     front_end: Option<u32>,
+    /// Whether a front end acts for the peer. Its user is unknown after a restart of the daemon.
+    has_front_end: bool,
 }
 
 /// Clients by number, with reference counts; the number of a removed client is reused.
@@ -25,7 +27,8 @@ impl Clients {
     /// Adds a client with one reference.
     pub(crate) fn insert(&mut self, peer: Peer, rules: &Rules) -> u32 {
         let snapshot = rules.snapshot(&peer);
-        let client = Some(Client { snapshot, peer, references: 1, front_end: None });
+        let client =
+            Some(Client { snapshot, peer, references: 1, front_end: None, has_front_end: false });
         if let Some(number) = self.free.pop() {
             self.clients[number as usize] = client;
             return number;
@@ -59,9 +62,16 @@ impl Clients {
         self.client(number).front_end
     }
 
-    /// Notes that a front end of this user acts for the client.
-    pub(crate) fn set_front_end(&mut self, number: u32, uid: u32) {
-        self.client_mut(number).front_end = Some(uid);
+    /// Whether a front end acts for the client.
+    pub(crate) fn has_front_end(&self, number: u32) -> bool {
+        self.client(number).has_front_end
+    }
+
+    /// Notes that a front end acts for the client; `uid` is its user, if known.
+    pub(crate) fn set_front_end(&mut self, number: u32, uid: Option<u32>) {
+        let client = self.client_mut(number);
+        client.front_end = uid;
+        client.has_front_end = true;
     }
 
     /// Returns the rules that apply to the client.

@@ -319,6 +319,8 @@ impl Broker {
         );
         let is_asleep = spec.thread.as_ref().is_some_and(|thread| thread.attempts.asleep > 0);
         let pending = if is_asleep { Notes::PENDING_WAKEUP } else { Notes::default() };
+        let is_asked = self.clients.has_front_end(client);
+        let origin = if is_asked { Notes::FRONT_END } else { Notes::default() };
         Granted {
             spec: spec.id,
             token: spec.token,
@@ -329,14 +331,22 @@ impl Broker {
             priority: placed.priority,
             mechanism: placed.mechanism,
             granularity: self.enforcement_granularity(slot, placed),
-            notes: notes.with(mutate!("broker-change-note", pending, Notes::default())),
+            notes: notes.with(origin).with(mutate!(
+                "broker-change-note",
+                pending,
+                Notes::default()
+            )),
         }
     }
 }
 
 impl Spec {
     /// Returns the persistent record of the spec.
-    pub(crate) fn record(&self, plugin: talea_proto::message::Name) -> Record {
+    pub(crate) fn record(
+        &self,
+        plugin: talea_proto::message::Name,
+        is_from_front_end: bool,
+    ) -> Record {
         let ProcessId { pid, start } = self.lifetime.process;
         Record {
             spec: self.id,
@@ -352,6 +362,7 @@ impl Spec {
             priority: self.offer.priority,
             terms: self.offer.terms,
             thread: self.thread.as_ref().map(|thread| thread.record()),
+            is_from_front_end,
         }
     }
 }

@@ -256,6 +256,7 @@ int talea_disown(talea_grant *grant, uint64_t *spec_id);
 #define TALEA_NOTE_UNGRANTED_ABOVE     0x100u /* threads without a grant have a higher priority */
 #define TALEA_NOTE_UNLIMITED           0x200u /* no runtime, period or rule limits its CPU time */
 #define TALEA_NOTE_PENDING_WAKEUP      0x400u /* the thread becomes real-time when it wakes */
+#define TALEA_NOTE_FRONT_END           0x800u /* a front end (D-Bus) made the request */
 
 /* The granted terms. */
 typedef struct talea_granted {

@@ -58,7 +58,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> String {
     text
 }
 
-const NOTES: [(Notes, &str, &str); 11] = [
+const NOTES: [(Notes, &str, &str); 12] = [
     (Notes::NOT_PROVED, "not_proved", "not proved: a runtime is missing, in this or another grant"),
     (Notes::ADMISSION_IGNORED, "admission_ignored", "the test failed and was ignored on request"),
     (Notes::BELOW_DESIRED, "below_desired", "less than the desired runtime"),
@@ -78,6 +78,7 @@ const NOTES: [(Notes, &str, &str); 11] = [
         "pending_wakeup",
         "the thread sleeps in another root domain; it gets its deadline when it wakes",
     ),
+    (Notes::FRONT_END, "front_end", "a front end (D-Bus) made the request"),
 ];
 
 /// Returns the notes as stable names for JSON.

@@ -32,6 +32,8 @@ impl Notes {
     pub const UNLIMITED: Notes = Notes(1 << 9);
     /// The thread becomes real-time at its next wake-up (`Caveat::PendingWakeup`).
     pub const PENDING_WAKEUP: Notes = Notes(1 << 10);
+    /// A front end made the request for the user, such as that of RealtimeKit on D-Bus.
+    pub const FRONT_END: Notes = Notes(1 << 11);
 
     /// Whether every bit of `other` is set.
     pub fn contains(self, other: Notes) -> bool {
@@ -39,7 +41,7 @@ impl Notes {
     }
 
     /// Every note with the name that programs can rely on.
-    pub const STABLE_NAMES: [(Notes, &'static str); 11] = [
+    pub const STABLE_NAMES: [(Notes, &'static str); 12] = [
         (Notes::NOT_PROVED, "not-proved"),
         (Notes::ADMISSION_IGNORED, "admission-ignored"),
         (Notes::BELOW_DESIRED, "below-desired"),
@@ -51,6 +53,7 @@ impl Notes {
         (Notes::UNGRANTED_ABOVE, "ungranted-above"),
         (Notes::UNLIMITED, "unlimited"),
         (Notes::PENDING_WAKEUP, "pending-wakeup"),
+        (Notes::FRONT_END, "front-end"),
     ];
 
     /// Returns the names of the bits that are set.

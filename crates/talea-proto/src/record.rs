@@ -39,6 +39,8 @@ pub struct Record {
     pub terms: Option<DeadlineTerms>,
     /// Attached thread.
     pub thread: Option<RecordThread>,
+    /// Whether a front end made the request for the user.
+    pub is_from_front_end: bool,
 }
 
 /// Parameters of the deadline class beside the runtime.
@@ -80,7 +82,8 @@ const HAS_CPU: u32 = 1;
 const HAS_RUNTIME: u32 = 1 << 1;
 const HAS_THREAD: u32 = 1 << 2;
 const HAS_TERMS: u32 = 1 << 3;
-const FLAGS: u32 = (1 << 4) - 1;
+const IS_FROM_FRONT_END: u32 = 1 << 4;
+const FLAGS: u32 = (1 << 5) - 1;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -143,7 +146,8 @@ impl Record {
         let flags = bit(self.cpu.is_some(), HAS_CPU)
             | bit(self.runtime.is_some(), HAS_RUNTIME)
             | bit(self.thread.is_some(), HAS_THREAD)
-            | bit(self.terms.is_some(), HAS_TERMS);
+            | bit(self.terms.is_some(), HAS_TERMS)
+            | bit(self.is_from_front_end, IS_FROM_FRONT_END);
         wire.head = HeadWire {
             format: U32::new(FORMAT),
             flags: U32::new(flags),
@@ -200,6 +204,7 @@ impl Record {
                 period: Span::from_ns(wire.period_ns.get()),
             }),
             thread: if has(HAS_THREAD) { Some(wire.thread.decode()?) } else { None },
+            is_from_front_end: has(IS_FROM_FRONT_END),
         };
         // Parameters that are not declared must be zero, and names must be valid.
         let text = head

@@ -6,6 +6,7 @@ use crate::sim::{Simulation, Target};
 use crate::trail::AuditEvent;
 use talea_core::setup::{Access, Bound, Domain, Rule, Setup};
 use talea_core::{Priority, Span};
+use talea_proto::message::Notes;
 use talea_proto::{Code, Field, Owner, Reply, Request, ThreadRef};
 
 /// User of the front end.
@@ -67,6 +68,28 @@ fn a_front_end_has_the_rules_of_the_user_that_it_acts_for() {
     let seen = world.query(alice, granted.spec).expect("the grant is that of user 1000");
     assert_eq!((seen.uid, seen.pid, seen.tid), (1000, hers, Some(hers)));
     world.check_idle(false);
+}
+
+#[test]
+fn a_grant_shows_that_a_front_end_asked_also_after_a_restart_of_the_daemon() {
+    let mut world = world();
+    let (alice, front_end) = (world.connect(1000), world.connect(FRONT_END));
+    let (hers, other) = (world.tid_of(alice), 500);
+    let before = world.attr_of(hers);
+    world.kernel.spawn_thread(other, hers, before);
+    let own = world.attached(alice, owned(urgent(6), Owner::Thread), other);
+    assert_eq!(act(&mut world, front_end, hers, 1000), Reply::Done);
+    let asked = world.attached(front_end, owned(urgent(5), Owner::Thread), hers);
+    let marks = |world: &mut Simulation, session| {
+        [own.spec, asked.spec].map(|spec| {
+            let notes = world.query(session, spec).expect("a grant").granted.notes;
+            notes.contains(Notes::FRONT_END)
+        })
+    };
+    assert_eq!(marks(&mut world, alice), [false, true]);
+    world.restart();
+    let alice = world.connect(1000);
+    assert_eq!(marks(&mut world, alice), [false, true]);
 }
 
 #[test]

@@ -263,10 +263,12 @@ fn records() -> Vec<(&'static str, Record)> {
         priority: 0,
         terms: None,
         thread: Some(thread),
+        is_from_front_end: false,
     };
     vec![
         ("record", record),
         ("record-unattached", Record { thread: None, cpu: None, runtime: None, ..record }),
+        ("record-front-end", Record { is_from_front_end: true, ..record }),
     ]
 }
 

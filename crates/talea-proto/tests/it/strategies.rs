@@ -382,12 +382,13 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
             any::<u8>(),
             option::of(thread),
             option::of((span(), span())),
+            any::<bool>(),
         ),
     )
         .prop_map(
             |(
                 (spec, token, uid, pid, pid_start, task),
-                (plugin, cpu, runtime, charge, priority, thread, terms),
+                (plugin, cpu, runtime, charge, priority, thread, terms, is_from_front_end),
             )| {
                 Record {
                     spec,
@@ -403,6 +404,7 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
                     priority,
                     terms: terms.map(|(deadline, period)| DeadlineTerms { deadline, period }),
                     thread,
+                    is_from_front_end,
                 }
             },
         )

@@ -153,6 +153,7 @@ fn record(rig: &Rig, slot: SpecSlot, params: Params) -> Record {
         priority: placed.priority,
         terms: None,
         thread: None,
+        is_from_front_end: false,
     }
 }
 
