@@ -162,6 +162,11 @@ pub(crate) struct ReleaseArgs {
 /// List the grants, with the thread's current policy in the kernel.
 #[derive(Args, Debug)]
 pub(crate) struct ListArgs {
+    /// Only the grants of programs that asked over D-Bus: what they asked for, what they have, and
+    /// what is in force. The calls that were refused in the last day follow, with the limit that
+    /// refused them and a remedy.
+    #[arg(long)]
+    pub(crate) dbus: bool,
     /// Omit the line of headings.
     #[arg(long)]
     pub(crate) no_legend: bool,

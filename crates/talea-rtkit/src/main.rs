@@ -10,6 +10,7 @@
 //! | `interface` | methods, properties and errors on the bus |
 //! | `caller` | the process at the other end of a connection to the bus |
 //! | `service` | the requests to the daemon |
+//! | `published` | the values that programs read over D-Bus, for `talea doctor` |
 //!
 //! Invariants.
 //!
@@ -22,6 +23,7 @@
 mod caller;
 mod interface;
 mod options;
+mod published;
 mod service;
 
 use anyhow::Context;
@@ -32,6 +34,10 @@ use zbus::connection::Builder;
 fn main() -> anyhow::Result<()> {
     match options::parse(std::env::args_os().skip(1))? {
         options::Command::Serve(options) => zbus::block_on(serve(*options)),
+        options::Command::PrintPublished => {
+            print!("{}", zbus::block_on(published::published()));
+            Ok(())
+        }
         options::Command::Print(text) => {
             print!("{text}");
             Ok(())

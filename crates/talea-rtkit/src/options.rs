@@ -19,6 +19,7 @@ Options:
   --max-priority N       property MaxRealtimePriority, 1 to 99 (default: 20)
   --min-nice N           property MinNiceLevel, -20 to 0 (default: -15)
   --rttime-max-us N      property RTTimeUSecMax, at least 1 (default: 200000)
+  --published            print the properties that programs read now, and those of the portal
   --help                 print this text
   --version              print the version
 ";
@@ -28,6 +29,8 @@ Options:
 pub(crate) enum Command {
     /// Serve the bus name.
     Serve(Box<Options>),
+    /// Print the properties that the name and the portal publish.
+    PrintPublished,
     /// Print this text.
     Print(String),
 }
@@ -87,6 +90,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Re
             Arg::Long("rttime-max-us") => {
                 options.rttime_max_us = number(&mut parser, "--rttime-max-us", 1, i64::MAX)?;
             }
+            Arg::Long("published") => return Ok(Command::PrintPublished),
             Arg::Long("help") => return Ok(Command::Print(HELP.to_owned())),
             Arg::Long("version") => {
                 return Ok(Command::Print(format!("talea-rtkit {}\n", env!("CARGO_PKG_VERSION"))));
@@ -117,7 +121,7 @@ mod tests {
     fn served(arguments: &[&str]) -> anyhow::Result<Options> {
         match parse(arguments.iter().map(OsString::from))? {
             Command::Serve(options) => Ok(*options),
-            Command::Print(text) => bail!("printed {text}"),
+            other => bail!("not served: {other:?}"),
         }
     }
 

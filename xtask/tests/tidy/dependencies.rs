@@ -198,6 +198,7 @@ const TEST_EDGES: &[(&str, &str, &str)] = &[
     ("talea-capi", "rustix", "tests make system calls"),
     ("talea-cli", "talea-kernel-tests", "tests run against its daemon and its threads"),
     ("talea-rtkit", "talea-kernel-tests", "a real daemon, and users that call"),
+    ("talea-rtkit", "serde_json", "the list and the checks of the command-line tool"),
     ("talea-lab", "serde_json", "reads JSON output"),
     ("talea-lab", "talea-kernel-tests", "one run at a time on the CPUs"),
     ("talea-exec", "loom", "all interleavings of the mailbox"),

@@ -3,38 +3,39 @@
 //! Model: a front end acts for the calling program, so the audit trail names the program's user,
 //! and the front end's user as `by`. Root sees the calls of all users, a user the own ones.
 
-use super::check::Check;
 use crate::broker_client::Options;
 use crate::commands::log::{Entry, Reader, time_before};
 use crate::user_names::UserNames;
-use talea_core::mutate;
-use talea_study::output::count;
+use serde::Serialize;
 
-/// Id of the check.
-const FRONT_ENDS: &str = "front-ends";
 /// Part of the trail that counts, in nanoseconds: a day.
 const RECENT_NS: u64 = 86_400_000_000_000;
 
 /// Calls that front ends have passed on in the last day.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct FrontEndCalls {
     /// Number of grants and nice values.
     pub(super) granted: usize,
-    /// Number of refusals.
-    pub(super) refused: usize,
-    /// Last refusal.
-    pub(super) last: Option<RefusedCall>,
+    /// Refusals by user and limit; that of the last call is the last one.
+    pub(super) refusals: Vec<RefusedCalls>,
 }
 
-/// Refusal of a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RefusedCall {
+/// Refusals of one user by one limit.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct RefusedCalls {
+    uid: Option<u32>,
+    /// Number of calls.
+    pub(super) count: usize,
     /// Name of the reason.
-    pub(super) code: String,
+    code: String,
+    /// Part of the request that is refused.
+    field: Option<String>,
     /// Rule that refuses it, if one does.
-    pub(super) rule: Option<String>,
-    /// Record as text, with user, process, parameter, request and limit.
+    rule: Option<String>,
+    /// Record of the last call as text, with user, process, parameter, request and limit.
     pub(super) text: String,
+    /// Change that lets the call be granted.
+    pub(super) fix: String,
 }
 
 impl FrontEndCalls {
@@ -53,50 +54,69 @@ impl FrontEndCalls {
         for entry in entries.iter().filter(|entry| entry.by().is_some_and(|by| by != 0)) {
             match entry.event() {
                 "attach" | "nice" => calls.granted += entry.count(),
-                "refusal" => {
-                    calls.refused += entry.count();
-                    calls.last = Some(RefusedCall {
-                        code: entry.word("code").unwrap_or_default().to_owned(),
-                        rule: entry.word("rule").map(str::to_owned),
-                        text: entry.text(&mut users),
-                    });
-                }
+                "refusal" => calls.add(RefusedCalls::of(entry, &mut users)),
                 _ => {}
             }
         }
         calls
     }
+
+    /// Returns the number of refused calls.
+    pub(super) fn refused(&self) -> usize {
+        self.refusals.iter().map(|refusal| refusal.count).sum()
+    }
+
+    /// Adds a refusal; an earlier one of the same user by the same limit is replaced.
+    fn add(&mut self, mut new: RefusedCalls) {
+        let key = |of: &RefusedCalls| (of.uid, of.code.clone(), of.field.clone(), of.rule.clone());
+        let same = self.refusals.iter().position(|old| key(old) == key(&new));
+        new.count += same.map_or(0, |same| self.refusals.remove(same).count);
+        self.refusals.push(new);
+    }
 }
 
-pub(super) fn check(calls: &FrontEndCalls) -> Check {
-    let granted = format!("{} over D-Bus since yesterday", count(calls.granted, "grant"));
-    let Some(last) = mutate!("doctor-front-ends", &calls.last, &None) else {
-        return Check::ok(FRONT_ENDS, granted, "no call of a front end was refused");
-    };
-    Check::warn(
-        FRONT_ENDS,
-        format!("{granted}, {}; the last one: {}", count(calls.refused, "refusal"), last.text),
-        "the threads of refused calls are ordinary ones until their program asks again",
-        format!("{}; talea log --event refusal lists all", remedy(last)),
-    )
+impl RefusedCalls {
+    fn of(entry: &Entry, users: &mut UserNames) -> RefusedCalls {
+        let word = |key: &str| entry.word(key).map(str::to_owned);
+        let (code, field, rule) = (word("code").unwrap_or_default(), word("field"), word("rule"));
+        RefusedCalls {
+            uid: entry.uid(),
+            count: entry.count(),
+            fix: remedy(&code, field.as_deref(), rule.as_deref()),
+            text: entry.text(users),
+            code,
+            field,
+            rule,
+        }
+    }
 }
 
-/// Returns the change that lets the call be granted.
-fn remedy(last: &RefusedCall) -> String {
-    let rule = last.rule.as_deref().unwrap_or("the rules of this user");
-    match last.code.as_str() {
-        "not-allowed" => {
+/// Returns the change that lets a call be granted.
+fn remedy(code: &str, field: Option<&str>, rule: Option<&str>) -> String {
+    let rule = rule.unwrap_or("the rules of this user");
+    match (code, field) {
+        ("not-allowed", Some("nice")) => {
+            "a [[rule]] with min_nice for this user, then systemctl reload talead".to_owned()
+        }
+        ("not-allowed", _) => {
             "a [[rule]] for this user, with a plugin (edf) or min_nice, then systemctl reload talead"
                 .to_owned()
         }
-        "rule-bound" | "rule-omission" => format!(
+        ("rule-bound" | "rule-omission", Some("utilization")) => format!(
             "a larger bound in {rule}, then systemctl reload talead; or a smaller --runtime-us of \
              talea-rtkit"
         ),
-        "not-front-end" => {
+        ("rule-bound" | "rule-omission", _) => {
+            format!("a larger bound in {rule}, then systemctl reload talead")
+        }
+        ("not-front-end", _) => {
             "front_ends = [\"talea-rtkit\"] in [daemon], then systemctl reload talead".to_owned()
         }
-        "quota" => "a larger [daemon.quota], then systemctl reload talead".to_owned(),
+        ("quota", _) => "a larger [daemon.quota], then systemctl reload talead".to_owned(),
+        ("foreign-thread", _) => {
+            "none: a program asks for threads of its own user only, and not for set-user-id ones"
+                .to_owned()
+        }
         _ => "talea explain, as this user, shows every plugin's answer; talea list, who has the CPUs"
             .to_owned(),
     }

@@ -1,6 +1,6 @@
 //! `talea show`: shows all data of one grant.
 
-use super::list::kernel;
+use super::in_force::kernel;
 use crate::args::ShowArgs;
 use crate::broker_client::{BrokerClient, Options};
 use crate::grant_text;

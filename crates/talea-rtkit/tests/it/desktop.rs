@@ -44,15 +44,75 @@ pub(crate) struct Cycles {
     pub(crate) xruns: u32,
 }
 
+/// Bus of a user's session, with a folder for the session's programs.
+pub(crate) struct SessionBus {
+    folder: PathBuf,
+    system: String,
+    _process: Process,
+}
+
+impl SessionBus {
+    /// Starts the bus in the folder `name`.
+    pub(crate) fn start(bench: &Bench, name: &str, system: &Bus) -> SessionBus {
+        let folder = bench.path(name);
+        for folder in [&folder, &folder.join("run")] {
+            std::fs::create_dir(folder).expect("a folder");
+            chown(folder, Some(ALICE), Some(ALICE)).expect("a folder of the user");
+        }
+        let address = format!("--address=unix:path={}", folder.join("run/bus").display());
+        let line = ["dbus-daemon", "--session", "--nofork", "--nopidfile", &address];
+        let inner = command_of(&system.address(), &folder, &line);
+        // The bus reads the name of its user.
+        let mut command =
+            with_files(Path::new(inner.get_program()), &[(named_users(bench), "/etc/passwd")]);
+        command.args(inner.get_args()).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = Process::start(&mut command);
+        eventually("the session's bus listens", || folder.join("run/bus").exists());
+        SessionBus { folder, system: system.address(), _process: process }
+    }
+
+    /// Returns a command of the user in the session.
+    pub(crate) fn command(&self, line: &[&str]) -> Command {
+        command_of(&self.system, &self.folder, line)
+    }
+
+    /// Returns a command of the user whose text is in a file of the folder.
+    fn logged(&self, line: &[&str]) -> Command {
+        let mut command = self.command(line);
+        // A program of the session ends with it, so its text is read only after a failure.
+        let log = format!("{}.log", line[0].replace('/', "_"));
+        let log = File::create(self.folder.join(log)).expect("a log");
+        command.stdout(Stdio::null()).stderr(log);
+        command
+    }
+
+    /// Starts the portal, and waits until it serves.
+    pub(crate) fn portal(&self) -> Process {
+        let portal = Process::start(&mut self.logged(&[PORTAL]));
+        let line = [
+            "dbus-send",
+            "--session",
+            "--print-reply",
+            "--dest=org.freedesktop.portal.Desktop",
+            "/org/freedesktop/portal/desktop",
+            "org.freedesktop.DBus.Properties.Get",
+            "string:org.freedesktop.portal.Realtime",
+            "string:RTTimeUSecMax",
+        ];
+        eventually("the portal serves", || {
+            self.logged(&line).status().is_ok_and(|status| status.success())
+        });
+        portal
+    }
+}
+
 /// Running session of one user. Dropping it ends its programs.
 pub(crate) struct Session {
-    folder: PathBuf,
-    bus: String,
     player: Process,
     server: Process,
     portal: Option<Process>,
-    /// Session manager and bus of the session.
-    _others: [Process; 2],
+    _manager: Process,
+    bus: SessionBus,
 }
 
 impl Session {
@@ -67,70 +127,32 @@ impl Session {
     }
 
     fn with(bench: &Bench, name: &str, bus: &Bus, has_portal: bool) -> Session {
-        let folder = bench.path(name);
-        for folder in [&folder, &folder.join("run")] {
-            std::fs::create_dir(folder).expect("a folder");
-            chown(folder, Some(ALICE), Some(ALICE)).expect("a folder of the user");
-        }
         let tone = bench.path("tone.wav");
         if !tone.exists() {
             std::fs::write(&tone, wave_file(120)).expect("a file");
         }
-        let logs = folder.clone();
-        let program = |line: &[&str]| {
-            let mut command = as_user(bus, &logs, line);
-            // A program of the session ends with it, so its text is read only after a failure.
-            let log = File::create(logs.join(format!("{}.log", line[0].replace('/', "_"))))
-                .expect("a log");
-            command.stdout(Stdio::null()).stderr(log);
-            command
-        };
-        let address = format!("--address=unix:path={}", folder.join("run/bus").display());
-        // The bus reads the name of its user.
-        let line = ["dbus-daemon", "--session", "--nofork", "--nopidfile", &address];
-        let inner = program(&line);
-        let mut command =
-            with_files(Path::new(inner.get_program()), &[(named_users(bench), "/etc/passwd")]);
-        command.args(inner.get_args()).stdout(Stdio::null()).stderr(Stdio::null());
-        let session_bus = Process::start(&mut command);
-        eventually("the session's bus listens", || folder.join("run/bus").exists());
-        let portal = has_portal.then(|| {
-            let portal = Process::start(&mut program(&[PORTAL]));
-            let names = ["--session", "--print-reply", "--dest=org.freedesktop.portal.Desktop"];
-            let object = "/org/freedesktop/portal/desktop";
-            let of = ["string:org.freedesktop.portal.Realtime", "string:RTTimeUSecMax"];
-            eventually("the portal serves", || {
-                let line = [
-                    &["dbus-send"][..],
-                    &names,
-                    &[object, "org.freedesktop.DBus.Properties.Get"],
-                    &of,
-                ]
-                .concat();
-                program(&line).status().is_ok_and(|status| status.success())
-            });
-            portal
-        });
-        let server = Process::start(&mut program(&["pipewire"]));
-        eventually("PipeWire listens", || folder.join("run/pipewire-0").exists());
-        let manager = Process::start(&mut program(&["wireplumber"]));
+        let bus = SessionBus::start(bench, name, bus);
+        let portal = has_portal.then(|| bus.portal());
+        let server = Process::start(&mut bus.logged(&["pipewire"]));
+        eventually("PipeWire listens", || bus.folder.join("run/pipewire-0").exists());
+        let manager = Process::start(&mut bus.logged(&["wireplumber"]));
         let sink = "{ factory.name=support.null-audio-sink node.name=sink \
                     media.class=Audio/Sink object.linger=true audio.position=[FL FR] }";
         eventually("a sink exists", || {
             let line = ["pw-cli", "create-node", "adapter", sink];
-            program(&line).status().is_ok_and(|status| status.success())
+            bus.logged(&line).status().is_ok_and(|status| status.success())
         });
-        let quantum = QUANTUM.to_string();
-        let line = ["pw-cat", "--playback", "--latency", &quantum, &tone.to_string_lossy()];
-        let play = || Process::start(&mut program(&line));
-        let (bus, player) = (bus.address(), play());
-        let mut session =
-            Session { folder, bus, player, server, portal, _others: [manager, session_bus] };
+        let play = |bus: &SessionBus| {
+            let (quantum, tone) = (QUANTUM.to_string(), tone.to_string_lossy());
+            Process::start(&mut bus.logged(&["pw-cat", "--playback", "--latency", &quantum, &tone]))
+        };
+        let player = play(&bus);
+        let mut session = Session { player, server, portal, _manager: manager, bus };
         // The player ends if the session manager does not know the sink yet.
         eventually("the tone is played", || {
             let is_playing = (0..4).any(|_| session.is_playing());
             if !is_playing {
-                session.player = play();
+                session.player = play(&session.bus);
             }
             is_playing
         });
@@ -154,14 +176,13 @@ impl Session {
 
     /// Records the cycles during `meanwhile`.
     pub(crate) fn record(&self, meanwhile: impl FnOnce()) -> Cycles {
-        let log = self.folder.join("profile");
+        let log = self.bus.folder.join("profile");
         let _ = std::fs::remove_file(&log);
-        let profiler =
-            command_of(&self.bus, &self.folder, &["pw-profiler", "-o", &log.to_string_lossy()]);
+        let profiler = self.bus.command(&["pw-profiler", "-o", &log.to_string_lossy()]);
         // The load must not delay the profiler, which is an ordinary program.
         let mut command = Command::new("nice");
         command.args(["-n", "-20"]).arg(profiler.get_program()).args(profiler.get_args());
-        command.current_dir(&self.folder).stdin(Stdio::null());
+        command.current_dir(&self.bus.folder).stdin(Stdio::null());
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it");
         let pid = child.id() as i32;
         enlist(pid);
@@ -192,10 +213,6 @@ pub(crate) fn realtime_threads(process: i32) -> Vec<i32> {
 }
 
 /// Returns a command of the user in the session in `folder`.
-fn as_user(bus: &Bus, folder: &Path, line: &[&str]) -> Command {
-    command_of(&bus.address(), folder, line)
-}
-
 fn command_of(bus: &str, folder: &Path, line: &[&str]) -> Command {
     let mut command = Command::new("env");
     let run = folder.join("run");

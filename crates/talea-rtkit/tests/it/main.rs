@@ -5,5 +5,6 @@ mod desktop;
 mod live;
 mod pipewire;
 mod replay;
+mod reports;
 mod stage;
 mod stalls;

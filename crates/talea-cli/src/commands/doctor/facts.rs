@@ -1,9 +1,10 @@
 //! Facts that the checks evaluate, read once.
 
-use super::front_ends::FrontEndCalls;
+use super::front_ends::Published;
 use super::leftovers::{self, Leftovers};
 use crate::broker_client::{BrokerClient, Options, Refused, Unreachable};
 use crate::commands::explain::refusal;
+use crate::commands::front_ends::FrontEndCalls;
 use std::path::PathBuf;
 use talea_core::{CpuSet, Params, Span, Work};
 use talea_daemon::start;
@@ -42,6 +43,8 @@ pub(super) struct Facts {
     pub(super) configuration: Configuration,
     /// Calls over D-Bus.
     pub(super) front_end_calls: FrontEndCalls,
+    /// Values that programs read over D-Bus.
+    pub(super) published: Published,
     /// State that earlier brokers, runs and applications left.
     pub(super) leftovers: Vec<Leftovers>,
 }
@@ -97,6 +100,7 @@ impl Facts {
             daemon,
             configuration: configuration(options),
             front_end_calls: FrontEndCalls::read(options),
+            published: Published::read(),
             leftovers,
             machine,
         })

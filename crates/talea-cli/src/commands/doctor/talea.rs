@@ -11,14 +11,10 @@ use talea_study::exit::Exit;
 const LEFTOVERS: &str = "leftovers";
 
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
-    vec![
-        disabled(facts),
-        configuration(facts),
-        daemon(facts),
-        rules(facts),
-        front_ends::check(&facts.front_end_calls),
-        leftovers(&facts.leftovers),
-    ]
+    let mut checks = vec![disabled(facts), configuration(facts), daemon(facts), rules(facts)];
+    checks.extend(front_ends::checks(&facts.front_end_calls, &facts.published));
+    checks.push(leftovers(&facts.leftovers));
+    checks
 }
 
 /// Merges all leftovers into one check.

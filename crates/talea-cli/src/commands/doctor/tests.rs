@@ -2,9 +2,10 @@
 
 use super::check::Status;
 use super::facts::{Configuration, Daemon, Facts};
-use super::front_ends::FrontEndCalls;
+use super::front_ends::Published;
 use super::leftovers::Leftovers;
 use super::{all, exit, text};
+use crate::commands::front_ends::FrontEndCalls;
 use crate::commands::log::Entry;
 use std::path::PathBuf;
 use talea_core::{Charge, CpuSet, Span, Work};
@@ -71,6 +72,7 @@ fn sound() -> Facts {
         daemon: Daemon::Answers { pid: 1, refusal: None },
         configuration: Configuration::Sound(PathBuf::from("/etc/talea/talead.toml")),
         front_end_calls: FrontEndCalls::default(),
+        published: Published::default(),
         leftovers: Vec::new(),
     }
 }
@@ -402,9 +404,44 @@ fn a_refused_call_over_dbus_is_a_warning_with_user_limit_and_remedy() {
         assert!(check.finding.contains(part), "{part}: {}", check.finding);
     }
     let fix = check.fix.expect("a remedy");
-    assert!(fix.contains("talead.toml:24") && fix.contains("--runtime-us"), "{fix}");
+    // Each limit has its remedy.
+    for part in ["talead.toml:24", "--runtime-us", "[[rule]]"] {
+        assert!(fix.contains(part), "{part}: {fix}");
+    }
+    let again = [&entries[..], &entries[4..5]].concat();
+    let finding = found(&again).finding;
+    assert!(finding.contains("5 refusals"), "{finding}");
+    assert_eq!(finding.matches("not-allowed").count(), 1, "{finding}");
     let check = found(&entries[..5]);
     assert!(check.fix.expect("a remedy").contains("[[rule]]"), "{}", check.finding);
     let check = found(&entries[..4]);
     assert_eq!((check.status, check.fix), (Status::Ok, None), "{}", check.finding);
+}
+
+#[test]
+fn values_of_the_portal_are_compared_with_those_of_the_name() {
+    let values = |limit: u32, priority: u32| {
+        format!("MaxRealtimePriority={priority} MinNiceLevel=-15 RTTimeUSecMax={limit}")
+    };
+    let (own, zero) = (values(200_000, 20), values(0, 20));
+    for (realtimekit, portal, expected) in [
+        (&own[..], &own[..], &[][..]),
+        (&own, "no-owner", &[]),
+        (&own, "no such\u{1b}[2J bus", &[]),
+        ("no-owner", "no-owner", &["realtimekit: warn"]),
+        ("timed out", "no-owner", &["realtimekit: warn"]),
+        (&own, &zero, &["portal: fail"]),
+        ("no-owner", &zero, &["realtimekit: warn", "portal: fail"]),
+        (&own, "MinNiceLevel=-15", &["portal: fail"]),
+        (&own, &values(200_000, 10), &["portal: warn"]),
+    ] {
+        let lines = format!("realtimekit {realtimekit}\nportal {portal}\nanother line\n");
+        let facts = gives(sound, |facts| facts.published = Published::parse(&lines), expected);
+        let shown = text(&all(&facts), true, false);
+        assert!(!shown.contains('\u{1b}'), "{shown}");
+        let names_the_remedy = shown.contains("restart xdg-desktop-portal");
+        assert_eq!(names_the_remedy, expected.iter().any(|id| id.starts_with("portal")));
+    }
+    assert_eq!(Published::parse(""), Published::default());
+    gives(sound, |facts| facts.published = Published::parse(""), &[]);
 }
