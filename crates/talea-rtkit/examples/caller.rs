@@ -3,12 +3,16 @@
 #![forbid(unsafe_code)]
 
 use rustix::process::{Resource, Rlimit, setrlimit};
-use std::io;
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use talea_kernel_tests::lines;
 use zbus::OwnedVariant;
 use zbus::connection::Builder;
+use zbus::message::Flags;
 use zbus::{Connection, DBusError, Error, Message};
 
 /// Sends a method call and waits for the reply.
@@ -32,6 +36,9 @@ macro_rules! call {
 }
 
 const NAME: &str = "org.freedesktop.RealtimeKit1";
+/// Bytes of a message with its number.
+const SERIAL: Range<usize> = 8..12;
+static POLKIT_ANSWERS: AtomicU32 = AtomicU32::new(0);
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 
 fn main() {
@@ -88,6 +95,12 @@ fn obey(bus: &Connection, words: &[&str]) -> io::Result<String> {
             }
             "flooding".to_owned()
         }
+        // The same over a connection of its own whose replies stay unread, with or without the flag
+        // that no reply is expected.
+        ["flood-unread", flag] => {
+            flood_unread(flag == "no-reply")?;
+            "flooding".to_owned()
+        }
         // Reads of a property without a pause until the end of the process.
         ["reads"] => {
             let bus = zbus::block_on(connect()).map_err(io::Error::other)?;
@@ -96,6 +109,18 @@ fn obey(bus: &Connection, words: &[&str]) -> io::Result<String> {
             });
             "reading".to_owned()
         }
+        // Questions to polkit without a pause until the end of the process, and the number of
+        // answers so far.
+        ["asks-polkit"] => {
+            let bus = zbus::block_on(connect()).map_err(io::Error::other)?;
+            std::thread::spawn(move || {
+                while ask_polkit(&bus).is_ok() {
+                    POLKIT_ANSWERS.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            "asking".to_owned()
+        }
+        ["polkit-answers"] => POLKIT_ANSWERS.load(Ordering::Relaxed).to_string(),
         ["rttime", soft, hard] => {
             let limit = Rlimit { current: Some(number(soft)?), maximum: Some(number(hard)?) };
             setrlimit(Resource::Rttime, limit)?;
@@ -141,6 +166,59 @@ fn obey(bus: &Connection, words: &[&str]) -> io::Result<String> {
         }
         _ => return Err(io::Error::other(format!("no such command: {words:?}"))),
     })
+}
+
+/// Asks polkit for all actions.
+fn ask_polkit(bus: &Connection) -> Result<Message, Error> {
+    zbus::block_on(bus.call_method(
+        Some("org.freedesktop.PolicyKit1"),
+        "/org/freedesktop/PolicyKit1/Authority",
+        Some("org.freedesktop.PolicyKit1.Authority"),
+        "EnumerateActions",
+        &"",
+    ))
+}
+
+/// Sends calls without a pause, and reads nothing after the greeting.
+fn flood_unread(no_reply: bool) -> io::Result<()> {
+    const BUS: &str = "org.freedesktop.DBus";
+    /// Messages of one system call.
+    const BATCH: usize = 64;
+    let address = std::env::var("DBUS_SYSTEM_BUS_ADDRESS").map_err(io::Error::other)?;
+    let mut stream = UnixStream::connect(address.trim_start_matches("unix:path="))?;
+    let user = rustix::process::getuid().as_raw().to_string();
+    let user: String = user.bytes().map(|byte| format!("{byte:02x}")).collect();
+    write!(stream, "\0AUTH EXTERNAL {user}\r\n")?;
+    let mut line = Vec::new();
+    while !line.ends_with(b"\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        line.push(byte[0]);
+    }
+    assert!(line.starts_with(b"OK"), "{}", String::from_utf8_lossy(&line));
+    stream.write_all(b"BEGIN\r\n")?;
+    let hello = Message::method_call("/org/freedesktop/DBus", "Hello");
+    let hello = hello.destination(BUS).interface(BUS).build(&()).map_err(io::Error::other)?;
+    stream.write_all(hello.data())?;
+    let own = rustix::thread::gettid().as_raw_pid() as u64;
+    let flags = if no_reply { Flags::NO_REPLY_EXPECTED } else { Flags::empty() };
+    let call = Message::method_call("/org/freedesktop/RealtimeKit1", "MakeThreadRealtime");
+    let call = call.destination(NAME).interface(NAME).with_flags(flags).build(&(own, 5_u32));
+    let call = call.map_err(io::Error::other)?.data().to_vec();
+    std::thread::spawn(move || {
+        let mut batch = call.repeat(BATCH);
+        let mut serial = 1_u32;
+        loop {
+            for message in batch.chunks_exact_mut(call.len()) {
+                serial = serial.wrapping_add(1).max(1);
+                message[SERIAL].copy_from_slice(&serial.to_ne_bytes());
+            }
+            if stream.write_all(&batch).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
 }
 
 /// Grants real time to `count` threads that end afterwards. Returns the median, the 99th percentile

@@ -9,6 +9,7 @@
 //! | `options` | the command line |
 //! | `interface` | methods, properties and errors on the bus |
 //! | `caller` | the process at the other end of a connection to the bus |
+//! | `relay` | the bound on messages that wait for the object server |
 //! | `service` | the requests to the daemon |
 //! | `published` | the values that programs read over D-Bus, for `talea doctor` |
 //!
@@ -24,11 +25,17 @@ mod caller;
 mod interface;
 mod options;
 mod published;
+mod relay;
 mod service;
 
 use anyhow::Context;
 use interface::{BUS_NAME, OBJECT_PATH, RealtimeKit};
 use options::Options;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+use zbus::Address;
+use zbus::address::Transport;
+use zbus::address::transport::UnixSocket;
 use zbus::connection::Builder;
 
 fn main() -> anyhow::Result<()> {
@@ -45,9 +52,23 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
+/// Time limit of a question to the bus about a caller.
+const CREDENTIALS_TIME_OUT: Duration = Duration::from_millis(500);
+
+/// Returns the system bus behind the relay; without it where the bus has no socket with a path.
+fn system_bus() -> anyhow::Result<Builder<'static>> {
+    let address = Address::system().context("the address of the system bus is wrong")?;
+    let Transport::Unix(socket) = address.transport() else { return Ok(Builder::system()) };
+    let UnixSocket::File(path) = socket.path() else { return Ok(Builder::system()) };
+    let bus = UnixStream::connect(path)
+        .with_context(|| format!("the system bus at {} cannot be reached", path.display()))?;
+    Ok(Builder::unix_stream(relay::start(bus)?))
+}
+
 /// Serves the name until the connection to the bus ends.
 async fn serve(options: Options) -> anyhow::Result<()> {
-    let connection = Builder::system()
+    let connection = system_bus()?
+        .method_timeout(CREDENTIALS_TIME_OUT)
         .serve_at(OBJECT_PATH, RealtimeKit::new(options))
         .name(BUS_NAME)
         .build()

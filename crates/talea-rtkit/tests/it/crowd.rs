@@ -1,13 +1,22 @@
 //! Many calls, busy users, and callers in a PID namespace of their own.
 
 use crate::live::{has_bus, rules, specs, staged};
-use crate::stage::Bus;
+use crate::replay::{POLKIT, POLKIT_POLICY, polkit};
+use crate::stage::{Bus, POLICY};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::read_to_string;
-use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Daemon, eventually, kernel, needs, needs_root};
+use std::path::Path;
+use std::time::Duration;
+use talea_kernel_tests::{
+    ALICE, Agent, BOB, Bench, Daemon, Runs, eventually, kernel, needs, needs_root,
+};
 
 /// Time in which each call must be answered, in microseconds.
 const TIME_OUT_US: u64 = 2_000_000;
+/// Bound of the front end's memory.
+const MAX_KIB: u64 = 64 * 1024;
+/// Duration of a flood before the calls of others.
+const FLOOD: Duration = Duration::from_secs(2);
 
 #[test]
 fn a_thousand_grants_beside_a_busy_bus_are_answered() {
@@ -18,11 +27,41 @@ fn a_thousand_grants_beside_a_busy_bus_are_answered() {
         assert_eq!(reader.order("reads"), "reading");
     }
     let said = alice.order("grants 1000 10");
-    let times: Vec<u64> = said.split(' ').filter_map(|time| time.parse().ok()).collect();
-    let [median, p99, max] = times[..] else { panic!("a call is refused: {said}") };
+    let [median, p99, max] = times_of(&said);
     println!("1000 grants: median {median} us, p99 {p99} us, maximum {max} us");
     assert!(max < TIME_OUT_US, "a reply is late: {said}");
     eventually("the grants end with their threads", || specs(&daemon) == 0);
+}
+
+#[test]
+fn a_thousand_grants_beside_a_busy_or_hung_polkit_do_not_wait_for_it() {
+    needs_root!();
+    needs!("dbus-daemon", has_bus());
+    needs!("polkitd", Path::new(POLKIT).exists());
+    let bench = Bench::new("rtkit-polkit");
+    let daemon = Daemon::start(&bench, &rules());
+    let policies = [Path::new(POLICY), Path::new(POLKIT_POLICY)];
+    let bus = Bus::with_policies(&bench, "bus", &policies);
+    let _front_end = bus.front_end(&bench, &daemon, &[]);
+    let polkit = polkit(&bench, &bus, &[]);
+    let (alice, bob) = (bus.caller(&bench, ALICE), bus.caller(&bench, BOB));
+    assert_eq!(bob.order("asks-polkit"), "asking");
+    let answers = || number(&bob.order("polkit-answers"));
+    let before = answers();
+    let in_time = |said: String| {
+        let times = times_of(&said);
+        assert!(times[2] < TIME_OUT_US, "a reply is late: {said}");
+        times
+    };
+    let busy = in_time(alice.order("grants 1000 10"));
+    let during = answers() - before;
+    assert!(during > 0, "polkit is busy meanwhile");
+    let process = Pid::from_raw(polkit.pid()).expect("a pid");
+    kill_process(process, Signal::STOP).expect("stopped");
+    let hung = in_time(alice.order("grants 100 10"));
+    println!(
+        "1000 grants beside {during} answers of polkit: {busy:?} us; hung polkit: {hung:?} us"
+    );
 }
 
 #[test]
@@ -39,14 +78,13 @@ fn a_flood_of_one_user_leaves_others_their_grants_and_answers() {
         assert_eq!(bob.order("flood 32"), "flooding");
     }
     let said = alice.order("grants 100 10");
-    let times: Vec<u64> = said.split(' ').filter_map(|time| time.parse().ok()).collect();
-    assert_eq!(times.len(), 3, "a call is refused: {said}");
+    let times = times_of(&said);
     println!("100 grants beside a flood: median {} us, maximum {} us", times[0], times[2]);
     assert!(times[2] < TIME_OUT_US, "a reply is late: {said}");
     assert_eq!(threads.map(kernel::attr), before);
     let memory = memory_kib(front_end.pid());
     println!("memory of the front end: {memory} KiB");
-    assert!(memory < 64 * 1024, "{memory} KiB");
+    assert!(memory < MAX_KIB, "{memory} KiB");
     for bob in &flood {
         bob.kill();
     }
@@ -54,6 +92,33 @@ fn a_flood_of_one_user_leaves_others_their_grants_and_answers() {
     eventually("the user of the flood is served again", || {
         bob.order(&format!("realtime {} 5", bob.thread())) == "ok"
     });
+}
+
+#[test]
+fn a_flood_with_unread_replies_delays_others_for_a_bounded_time() {
+    staged!("rtkit-unread", bench, daemon, bus, front_end);
+    let alice = bus.caller(&bench, ALICE);
+    let mut runs = Runs::at_least(2);
+    for flag in ["reply", "no-reply"] {
+        let times = runs.repeat(|| {
+            let flood: Vec<Agent> = (0..2).map(|_| bus.caller(&bench, BOB)).collect();
+            for bob in &flood {
+                assert_eq!(bob.order(&format!("flood-unread {flag}")), "flooding");
+            }
+            std::thread::sleep(FLOOD);
+            let said = alice.order("grants 50 10");
+            let memory = memory_kib(front_end.pid());
+            println!("{flag}: {said} us, {memory} KiB");
+            for bob in &flood {
+                bob.kill();
+            }
+            assert!(memory < MAX_KIB, "{memory} KiB");
+            // The daemon of the tests has no priority, and other programs may keep it from a CPU.
+            (!said.contains("did not answer within")).then(|| times_of(&said))
+        });
+        let late = times.filter(|times| times[2] >= TIME_OUT_US);
+        assert_eq!(late, None, "a reply is late");
+    }
 }
 
 #[test]
@@ -83,6 +148,12 @@ fn a_caller_in_a_pid_namespace_is_served_by_numbers_outside_of_it() {
     assert!(kernel::policy(outer_pid).is_realtime());
     kill_process(Pid::from_raw(outer_pid).expect("a pid"), Signal::KILL).expect("kill");
     eventually("the grants of an ended caller are released", || specs(&daemon) == 0);
+}
+
+/// Returns the median, the 99th percentile and the maximum of the times of granted calls.
+fn times_of(said: &str) -> [u64; 3] {
+    let times: Vec<u64> = said.split(' ').filter_map(|time| time.parse().ok()).collect();
+    times.try_into().unwrap_or_else(|_| panic!("a call is refused: {said}"))
 }
 
 fn number(text: &str) -> i32 {

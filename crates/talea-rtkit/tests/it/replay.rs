@@ -12,7 +12,9 @@ use talea_kernel_tests::{
     ALICE, Agent, BOB, Bench, Daemon, config, eventually, kernel, needs, needs_root,
 };
 
-const POLKIT: &str = "/usr/lib/polkit-1/polkitd";
+pub(crate) const POLKIT: &str = "/usr/lib/polkit-1/polkitd";
+/// Policy of polkit for the bus.
+pub(crate) const POLKIT_POLICY: &str = "/usr/share/dbus-1/system.d/org.freedesktop.PolicyKit1.conf";
 
 /// Answer of both, or of rtkit and of Talea.
 enum Expected {
@@ -219,6 +221,25 @@ fn rtkit(bench: &Bench) -> Option<PathBuf> {
     status.is_ok_and(|status| status.success()).then_some(folder)
 }
 
+/// Starts polkit with these files and a rule that allows everything.
+pub(crate) fn polkit(bench: &Bench, bus: &Bus, files: &[(PathBuf, &'static str)]) -> Process {
+    let rules = bench.path("rules");
+    std::fs::create_dir(&rules).expect("a folder");
+    // There is no login session; the rule stands for one.
+    let rule = "polkit.addRule(function() { return polkit.Result.YES; });\n";
+    std::fs::write(rules.join("10-test.rules"), rule).expect("a rule");
+    let own = [(named_users(bench), "/etc/passwd"), (rules, "/etc/polkit-1/rules.d")];
+    let mut command = with_files(Path::new(POLKIT), &[&own[..], files].concat());
+    bus.adopt(&mut command);
+    let log = bench.path("polkit.log");
+    let file = std::fs::File::create(&log).expect("a log");
+    command.stderr(file.try_clone().expect("a copy")).stdout(file);
+    let polkit = Process::start(&mut command);
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    eventually("polkit serves", || said().contains("Acquired the name"));
+    polkit
+}
+
 /// Debian's rtkit-daemon with polkit, on a bus of its own.
 struct Debian {
     _processes: [Process; 2],
@@ -230,25 +251,7 @@ impl Debian {
         std::fs::create_dir(&actions).expect("a folder");
         let action = files.join("usr/share/polkit-1/actions/org.freedesktop.RealtimeKit1.policy");
         std::fs::copy(action, actions.join("org.freedesktop.RealtimeKit1.policy")).expect("a copy");
-        let rules = bench.path("rules");
-        std::fs::create_dir(&rules).expect("a folder");
-        // There is no login session; the rule stands for one.
-        let rule = "polkit.addRule(function() { return polkit.Result.YES; });\n";
-        std::fs::write(rules.join("10-test.rules"), rule).expect("a rule");
-        let polkit = Path::new(POLKIT);
-        let places = [
-            (named_users(bench), "/etc/passwd"),
-            (actions, "/usr/share/polkit-1/actions"),
-            (rules, "/etc/polkit-1/rules.d"),
-        ];
-        let mut command = with_files(polkit, &places);
-        bus.adopt(&mut command);
-        let log = bench.path("polkit.log");
-        let file = std::fs::File::create(&log).expect("a log");
-        command.stderr(file.try_clone().expect("a copy")).stdout(file);
-        let polkit = Process::start(&mut command);
-        let said = || std::fs::read_to_string(&log).unwrap_or_default();
-        eventually("polkit serves", || said().contains("Acquired the name"));
+        let polkit = polkit(bench, bus, &[(actions, "/usr/share/polkit-1/actions")]);
         let mut command = bus.command(files.join("usr/libexec/rtkit-daemon"));
         command.args(["--no-drop-privileges", "--no-chroot", "--no-limit-resources"]);
         command.args(["--no-canary", "--actions-per-burst-max=1000"]);
@@ -318,8 +321,8 @@ fn known_programs_get_the_answers_of_rtkit_but_for_the_listed_differences() {
             let policy = |name: &str| {
                 files.join(format!("usr/share/dbus-1/system.d/org.freedesktop.{name}.conf"))
             };
-            let polkit = Path::new("/usr/share/dbus-1/system.d/org.freedesktop.PolicyKit1.conf");
-            let bus = Bus::with_policies(&bench, "debian", &[&policy("RealtimeKit1"), polkit]);
+            let policies = [&policy("RealtimeKit1"), Path::new(POLKIT_POLICY)];
+            let bus = Bus::with_policies(&bench, "debian", &policies);
             let _debian = Debian::start(&bench, &bus, &files);
             Some(answers(&bench, &bus))
         }

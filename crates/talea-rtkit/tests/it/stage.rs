@@ -8,6 +8,10 @@ use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Daemon, eventually};
 /// User of the front end; exists on no machine.
 pub(crate) const FRONT_END: u32 = 60_010;
 
+/// Policy of the package for the bus.
+pub(crate) const POLICY: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../etc/dbus/org.freedesktop.RealtimeKit1.conf");
+
 /// A process that ends with the test.
 pub(crate) struct Process(Child);
 
@@ -64,11 +68,7 @@ pub(crate) struct Bus {
 impl Bus {
     /// Starts a bus with the policy of the package.
     pub(crate) fn start(bench: &Bench) -> Bus {
-        let policy = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../etc/dbus/org.freedesktop.RealtimeKit1.conf"
-        );
-        Bus::with_policies(bench, "bus", &[Path::new(policy)])
+        Bus::with_policies(bench, "bus", &[Path::new(POLICY)])
     }
 
     /// Starts the bus `name` with these policy files.
