@@ -36,6 +36,8 @@ macro_rules! call {
 }
 
 const NAME: &str = "org.freedesktop.RealtimeKit1";
+/// Time limit of a call.
+const TIME_OUT: Duration = Duration::from_secs(20);
 /// Bytes of a message with its number.
 const SERIAL: Range<usize> = 8..12;
 static POLKIT_ANSWERS: AtomicU32 = AtomicU32::new(0);
@@ -48,7 +50,7 @@ fn main() {
 
 /// Connects to the bus. A call without a reply is an error, and no hung test.
 async fn connect() -> Result<Connection, Error> {
-    Builder::system().method_timeout(Duration::from_secs(20)).build().await
+    Builder::system().method_timeout(TIME_OUT).build().await
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> io::Result<T> {
@@ -134,6 +136,19 @@ fn obey(bus: &Connection, words: &[&str]) -> io::Result<String> {
             "MakeThreadRealtimeWithPID",
             &(number::<u64>(process)?, number::<u64>(thread)?, number::<u32>(priority)?),
         ),
+        // Through the portal of the session.
+        ["portal", process, thread, priority] => {
+            let bus = Builder::session().method_timeout(TIME_OUT);
+            let bus = zbus::block_on(bus.build()).map_err(io::Error::other)?;
+            let reply = zbus::block_on(bus.call_method(
+                Some("org.freedesktop.portal.Desktop"),
+                "/org/freedesktop/portal/desktop",
+                Some("org.freedesktop.portal.Realtime"),
+                "MakeThreadRealtimeWithPID",
+                &(number::<u64>(process)?, number::<u64>(thread)?, number::<u32>(priority)?),
+            ));
+            said(reply, |_| Ok("ok".to_owned()))
+        }
         ["high", thread, nice] => {
             call!(bus, "MakeThreadHighPriority", &(number::<u64>(thread)?, number::<i32>(nice)?))
         }
@@ -187,7 +202,7 @@ fn flood_unread(no_reply: bool) -> io::Result<()> {
     let address = std::env::var("DBUS_SYSTEM_BUS_ADDRESS").map_err(io::Error::other)?;
     let mut stream = UnixStream::connect(address.trim_start_matches("unix:path="))?;
     let user = rustix::process::getuid().as_raw().to_string();
-    let user: String = user.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let user = user.bytes().fold(String::new(), |all, byte| all + &format!("{byte:02x}"));
     write!(stream, "\0AUTH EXTERNAL {user}\r\n")?;
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {

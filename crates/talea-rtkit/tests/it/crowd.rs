@@ -1,5 +1,6 @@
 //! Many calls, busy users, and callers in a PID namespace of their own.
 
+use crate::desktop::{PORTAL, SessionBus};
 use crate::live::{has_bus, rules, specs, staged};
 use crate::replay::{POLKIT, POLKIT_POLICY, polkit};
 use crate::stage::{Bus, POLICY};
@@ -13,6 +14,7 @@ use talea_kernel_tests::{
 
 /// Time in which each call must be answered, in microseconds.
 const TIME_OUT_US: u64 = 2_000_000;
+const BWRAP: &str = "/usr/bin/bwrap";
 /// Bound of the front end's memory.
 const MAX_KIB: u64 = 64 * 1024;
 /// Duration of a flood before the calls of others.
@@ -133,8 +135,7 @@ fn a_caller_in_a_pid_namespace_is_served_by_numbers_outside_of_it() {
     let inner = Agent::start(command, 0);
     let (pid, tid) = (inner.pid(), inner.thread());
     assert_eq!(pid, 1, "the caller has its own numbers");
-    let children = format!("/proc/{0}/task/{0}/children", inner.os_pid());
-    let outer_pid = number(&read_to_string(children).expect("a child"));
+    let outer_pid = child_of(inner.os_pid());
     let outer_tid = outer_thread(outer_pid, tid);
     // Its own number is none of a thread of it outside.
     let said = inner.order(&format!("realtime {tid} 5"));
@@ -148,6 +149,57 @@ fn a_caller_in_a_pid_namespace_is_served_by_numbers_outside_of_it() {
     assert!(kernel::policy(outer_pid).is_realtime());
     kill_process(Pid::from_raw(outer_pid).expect("a pid"), Signal::KILL).expect("kill");
     eventually("the grants of an ended caller are released", || specs(&daemon) == 0);
+}
+
+#[test]
+fn a_sandboxed_caller_asks_the_portal_by_its_own_numbers() {
+    const INSTANCE: &str = "4711";
+    needs!("xdg-desktop-portal", Path::new(PORTAL).exists());
+    needs!("bwrap", Path::new(BWRAP).exists());
+    staged!("rtkit-sandbox", bench, daemon, bus, front_end);
+    // Copies the program to where users may execute it.
+    let _other = bus.caller(&bench, ALICE);
+    let session = SessionBus::start(&bench, "session", &bus);
+    let _portal = session.portal();
+    // The portal recognises a sandbox by this file, as of Flatpak.
+    let info =
+        format!("[Application]\nname=org.example.Caller\n[Instance]\ninstance-id={INSTANCE}\n");
+    let info = bench.write("flatpak-info", &info);
+    let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+    let (home, info, caller) = (text(&bench.path("")), text(&info), text(&bench.path("caller")));
+    let line = [
+        &[BWRAP, "--unshare-pid", "--die-with-parent", "--proc", "/proc", "--dev", "/dev"][..],
+        &["--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin"],
+        &["--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64"],
+        &["--ro-bind", &home, &home, "--ro-bind", &info, "/.flatpak-info", &caller],
+    ];
+    let inner = Agent::start(session.command(&line.concat()), 0);
+    let (pid, tid, other) = (inner.pid(), inner.thread(), inner.thread());
+    let first = child_of(inner.os_pid());
+    let outer = child_of(first);
+    let place = session.runtime_folder().join(".flatpak").join(INSTANCE);
+    std::fs::create_dir_all(&place).expect("a folder");
+    std::fs::write(place.join("bwrapinfo.json"), format!("{{\"child-pid\": {first}}}"))
+        .expect("a file");
+    let (outer_tid, outer_other) = (outer_thread(outer, tid), outer_thread(outer, other));
+    assert_ne!((pid, tid), (outer, outer_tid), "the caller has its own numbers");
+    let above = inner.order(&format!("portal {pid} {tid} 16"));
+    assert!(above.contains("AccessDenied") && above.contains("15"), "{above}");
+    let outside = inner.order(&format!("portal {outer} {outer_tid} 12"));
+    assert!(outside.starts_with("org."), "numbers outside are not those of the sandbox: {outside}");
+    assert!(kernel::is_ordinary(outer_tid));
+    assert_eq!(inner.order(&format!("portal {pid} {tid} 12")), "ok");
+    assert!(kernel::policy(outer_tid).is_realtime());
+    assert!(kernel::is_ordinary(outer_other) && kernel::is_ordinary(outer));
+    assert_eq!(specs(&daemon), 1);
+    inner.kill();
+    eventually("the grant of an ended caller is released", || specs(&daemon) == 0);
+}
+
+/// Returns the only child of a process.
+fn child_of(process: i32) -> i32 {
+    let children = format!("/proc/{process}/task/{process}/children");
+    number(&read_to_string(children).expect("a child"))
 }
 
 /// Returns the median, the 99th percentile and the maximum of the times of granted calls.

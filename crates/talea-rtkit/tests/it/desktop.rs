@@ -86,6 +86,11 @@ impl SessionBus {
         command
     }
 
+    /// Returns the folder of the session's sockets.
+    pub(crate) fn runtime_folder(&self) -> PathBuf {
+        self.folder.join("run")
+    }
+
     /// Starts the portal, and waits until it serves.
     pub(crate) fn portal(&self) -> Process {
         let portal = Process::start(&mut self.logged(&[PORTAL]));
