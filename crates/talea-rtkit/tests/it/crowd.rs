@@ -203,8 +203,8 @@ fn child_of(process: i32) -> i32 {
 }
 
 /// Returns the median, the 99th percentile and the maximum of the times of granted calls. A run is
-/// inconclusive if the daemon was too slow for the front end: that of the tests has no priority, and
-/// other programs may keep it from a CPU.
+/// inconclusive if the daemon was too slow for the front end: that of the tests has no priority,
+/// and other programs may keep it from a CPU.
 fn times_of(said: &str) -> Option<[u64; 3]> {
     let times: Vec<u64> = said.split(' ').filter_map(|time| time.parse().ok()).collect();
     let is_slow = said.contains("did not answer within") || said.contains("needs too long");
