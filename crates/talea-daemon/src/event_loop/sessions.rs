@@ -28,7 +28,7 @@ pub(super) struct Session {
     /// use.
     same_namespace: Option<bool>,
     pub(super) is_reading: bool,
-    /// Whether the connection is not read because too many of its subject's descriptors are pending.
+    /// Whether the connection is not read: too many descriptors of its subject are pending.
     is_suspended: bool,
     /// Whether the connection is in its user's nested set.
     is_nested: bool,
