@@ -22,27 +22,41 @@
 //! *General form* (R. L. Graham 1969; M. Bertogna and M. Cirinei, RTSS 2007). With the longest
 //! chain `len` to v and the work `vol` of its graph that may precede its completion,
 //!
-//! > w = len + ⌊(vol − len + B + Σ_u min(W_u(w), w − len + 1))/m⌋,
+//! > w = len + H + ⌊(vol − len + B + Σ_u min(W_u(w), w − len + 1))/m⌋,
 //! > W_u(w) = ⌊L/T_u⌋·C_u + min(C_u, L mod T_u), L = w + R_u − C_u,
 //!
 //! over the tasks u of the level that may use a CPU of the chain. If the chain migrates freely, or
 //! is not preempted, m is the smallest affinity in it: a ready job of v waits only while all its
 //! CPUs execute the level (A. Gujarati, F. Cerqueira and B. Brandenburg, ECRTS 2013, for weak
 //! affinities). A preempted job that is bound to its CPU waits while that CPU executes the level,
-//! and m = 1. By deadline, W_u counts at most ⌈(D_v − D_u + R_u)/T_u⌉ jobs. In a preemptive root
-//! with equal affinities, fewer items than CPUs cause no delay.
+//! and m = 1. By deadline, W_u is at most ⌊z/T_u⌋·C_u + min(C_u, z mod T_u), z = D_v − D_u + R_u:
+//! the last job of u has v's deadline, and the first one completes by its bound. In a preemptive
+//! root with equal affinities, fewer items than CPUs cause no delay.
 //!
 //! The window may also begin when the predecessors of v are complete; then the chain is v alone. On
 //! one CPU that serves equal keys in the order of release, only jobs with v's key that were
 //! released before delay v: of a chain of such nodes at most one.
 //!
-//! *Blocking B.* Non-preemptive: at each node of the chain the longest job outside the level, once
-//! for each CPU, hence once after the division. Accelerators on several CPUs or by deadline: the
-//! tasks that may hold an accelerator of the level count as tasks of the level, with all their
-//! jobs; a chain that waits for a holder waits for work on one CPU (m = 1) of any CPU.
+//! *Start form*, for preemptive jobs that are bound to their CPU: two windows. Until v starts, all
+//! its CPUs execute the level, so that m is its affinity. When v starts on a CPU, no more urgent job
+//! waits for a start that may use this CPU, and none that is bound to it is ready. From then on only
+//! jobs that are released later delay v, all perhaps on this CPU:
+//!
+//! > w = C + Σ_u ⌈(w + J_u)/T_u⌉·C_u,
+//!
+//! with the latest release J_u of u. A job that waits for an accelerator, or holds one, may have
+//! been released before. So R_u replaces J_u if u uses accelerators.
+//!
+//! *Blocking B.* Non-preemptive: at each node of the chain a started job outside the level on each
+//! CPU, hence the m longest ones. Accelerators on several CPUs or by deadline: the tasks that may
+//! hold an accelerator of the level count as tasks of the level, with all their jobs. While a job of
+//! the chain waits for an accelerator, its holder executes, or all CPUs of the holder execute the
+//! level. So the work of the *contenders*, the items that share an accelerator with the chain, is H,
+//! which is not divided. m is then the smallest affinity among them, too. If the holder is bound to
+//! its CPU, m = 1.
 //!
 //! *Local form* (K. Tindell and J. Clark, Microprocessing and Microprogramming 40, 1994: jitter of
-//! successors), for fixed keys, preemptive, nodes pinned to one CPU. Predecessors on other CPUs
+//! successors), for fixed keys, nodes pinned to one CPU. Predecessors on other CPUs
 //! release the local chain at J at the latest. From there
 //!
 //! > w = vol + B + Σ ⌈(w + J_u)/T_u⌉·C_u
@@ -53,11 +67,13 @@
 //! level after the previous activation of v's graph, because with the whole local work of the graph
 //! the window ends within T; the order within the level does not change that. B: jobs outside the
 //! level that have begun before the window and hold accelerators of the level, at most one for each
-//! accelerator and task.
+//! accelerator and task. Non-preemptive: one job outside the level that has begun, and v itself
+//! meets no work after its start.
 //!
-//! *Deadline form*, for a CPU with whole graphs, preemptive: each graph is one task of
-//! [`crate::uni::edf_response`], because its nodes have one absolute deadline and one is ready
-//! until all are complete. B as above, for deadlines.
+//! *Deadline form* (M. Spuri, INRIA research report 2873, 1996: holistic analysis), preemptive, for
+//! a CPU with pinned items: tasks of [`crate::uni::edf_response`]. The nodes of a graph that follow
+//! each other on the CPU are one task, because they have one absolute deadline and one is ready
+//! until all are complete. Predecessors on other CPUs are its jitter. B as above, for deadlines.
 //!
 //! The bound is the smallest of the forms. All forms are monotonic in all R, so that repeated
 //! evaluation from below reaches the least fixed point. A round takes O(n²) for each step of w.
@@ -86,6 +102,7 @@ pub const INFO: TestInfo = TestInfo {
     sustainable: "costs",
     tests: &[
         "crates/talea-analysis/tests/it/tree/precedence.rs::no_simulated_response_exceeds_its_bound",
+        "crates/talea-analysis/tests/it/tree/precedence.rs::all_phases_of_small_systems_are_within_the_bounds",
     ],
 };
 
@@ -121,6 +138,7 @@ fn round(system: &System, responses: &[Option<u64>], steps: &mut u64) -> Option<
         let found = [
             forms.general(at, Part::Chain, steps)?,
             forms.general(at, Part::Node, steps)?,
+            forms.general(at, Part::Start, steps)?,
             forms.local(at, steps)?,
             by_deadline[at],
         ];

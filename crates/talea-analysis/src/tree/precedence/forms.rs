@@ -25,6 +25,8 @@ pub(super) enum Part {
     Chain,
     /// The item, from the completion of its predecessors.
     Node,
+    /// The same item in two windows: before its start on any CPU, and after it on that CPU.
+    Start,
 }
 
 /// Demand of another item: the longest response R, and the limit of its jobs.
@@ -32,9 +34,15 @@ struct Demand {
     cost: u64,
     period: u64,
     response: u64,
+    /// Latest release of a job that may start after the item.
+    late: u64,
     most_jobs: u64,
+    /// Largest work of its jobs that are more urgent.
+    most_work: u64,
     /// Blocking after each of its jobs.
     again: u64,
+    /// Whether its jobs hold an accelerator for which the item may wait.
+    is_contender: bool,
 }
 
 impl Demand {
@@ -43,7 +51,14 @@ impl Demand {
         let reach = self.reach(window);
         let whole = (reach / self.period).saturating_mul(self.cost);
         let work = whole.saturating_add((reach % self.period).min(self.cost));
-        work.min(self.most_jobs.saturating_mul(self.cost))
+        work.min(self.most_work)
+    }
+
+    /// Work of the jobs that start in a window of length `window` after the start of the item.
+    fn later_work(&self, window: u64) -> u64 {
+        let late = mutate!("tree-precedence-start", self.late, 0);
+        let jobs = window.saturating_add(late).div_ceil(self.period).min(self.most_jobs);
+        jobs.saturating_mul(self.cost)
     }
 
     /// Blocking after all jobs in a window of length `window`.
@@ -81,11 +96,16 @@ impl Forms<'_> {
         let item = self.item(at);
         let (chain, length, hops) = match part {
             Part::Chain => (item.before.clone(), item.chain, item.hops),
-            Part::Node => (BTreeSet::from([at]), item.cost, 1),
+            Part::Node | Part::Start => (BTreeSet::from([at]), item.cost, 1),
         };
+        let stays = system.preemptive && !system.migrates && system.cpus > 1;
+        let is_start = matches!(part, Part::Start);
+        if is_start && !stays {
+            return Some(None);
+        }
         let release = match part {
             Part::Chain => Some(item.jitter),
-            Part::Node => self.completion(&item.predecessors, item.jitter),
+            Part::Node | Part::Start => self.completion(&item.predecessors, item.jitter),
         };
         let Some(release) = release else { return Some(None) };
         let level = self.level(chain.iter().copied());
@@ -95,12 +115,12 @@ impl Forms<'_> {
         });
         let own_count = match part {
             Part::Chain => own.clone().count() + chain.len() - 1,
-            Part::Node => own.clone().count(),
+            Part::Node | Part::Start => own.clone().count(),
         };
         let before = item.before.iter().map(|&one| self.item(one).cost).sum::<u64>();
         let rest = match part {
             Part::Chain => before.saturating_sub(length),
-            Part::Node => 0,
+            Part::Node | Part::Start => 0,
         };
         let rest = own.fold(rest, |sum, (_, of)| sum.saturating_add(of.cost));
         // Non-preemptive jobs on one CPU never find an accelerator held.
@@ -111,19 +131,33 @@ impl Forms<'_> {
         } else {
             0
         };
-        let (mut mask, mut least, mut waits) = (0, u32::MAX, 0);
-        for &one in &chain {
-            let of = self.item(one);
+        let (mut mask, mut least) = (0, u32::MAX);
+        let mut narrow = |of: &Item| {
             (mask, least) = (mask | of.mask, least.min(of.mask.count_ones()));
-            waits |= of.uses;
+        };
+        for &one in &chain {
+            narrow(self.item(one));
         }
-        let contenders = system.items.iter().enumerate().filter(|&(other, of)| {
-            counts_holders && of.uses & waits != 0 && chain.iter().any(|&one| one != other)
+        // Items of one graph that follow each other hold an accelerator one after the other.
+        let is_contender = |other: usize, of: &Item| {
+            let meets = |&one: &usize| {
+                let (one, waiting) = (one, self.item(one));
+                let is_ordered = of.before.contains(&one) || waiting.before.contains(&other);
+                waiting.uses & of.uses != 0 && !is_ordered
+            };
+            counts_holders && chain.iter().any(meets)
+        };
+        let contenders = system.items.iter().enumerate().filter(|&(one, of)| is_contender(one, of));
+        let waits_for = contenders.fold(0, |cpus, (_, of)| {
+            narrow(of);
+            cpus | of.mask
         });
-        let waits_for = contenders.fold(0, |cpus, (_, of)| cpus | of.mask);
-        mask |= waits_for;
-        let stays = system.preemptive && !system.migrates;
-        let is_serial = mutate!("tree-precedence-bound", stays, false) || waits_for != 0;
+        let own_items = item.graph.iter().map(|&one| (one, self.item(one)));
+        let serial_rest = own_items
+            .filter(|&(one, of)| is_contender(one, of) && !item.after.contains(&one))
+            .fold(0, |sum: u64, (_, of)| sum.saturating_add(of.cost));
+        let is_bound = stays && (!is_start || waits_for != 0);
+        let is_serial = mutate!("tree-precedence-bound", is_bound, false);
         let parallel = if is_serial { 1 } else { u64::from(least.max(1)) };
         let meets = |of: &Item| of.mask & mask != 0;
         let blocks = |of: &Item| {
@@ -140,14 +174,18 @@ impl Forms<'_> {
             let is_own = |other: usize| item.graph.contains(&other) && system.order != Order::Keys;
             system.items.iter().enumerate().filter(move |&(other, _)| other != at && !is_own(other))
         };
-        let blocking = if system.preemptive {
-            0
-        } else if system.items.iter().any(|of| !of.is_known && meets(of)) {
-            return Some(None);
-        } else {
-            let longest = others().filter(|&(_, of)| blocks(of)).map(|(_, of)| of.cost).max();
-            mutate!("tree-precedence-blocking", longest.unwrap_or(0), 0)
-        };
+        // Rests of the jobs that each CPU may have started before.
+        let mut started: Vec<u64> = Vec::new();
+        if !system.preemptive {
+            if system.items.iter().any(|of| !of.is_known && meets(of)) {
+                return Some(None);
+            }
+            started.extend(others().filter(|&(_, of)| blocks(of)).map(|(_, of)| of.cost - 1));
+            started.sort_unstable_by(|a, b| b.cmp(a));
+        }
+        let blocking = started.first().copied().unwrap_or(0);
+        let longest = || started.iter().take(parallel as usize).sum::<u64>();
+        let started = mutate!("tree-precedence-blocking", longest(), 0);
         let mut demands = Vec::new();
         let mut queued: BTreeMap<usize, Demand> = BTreeMap::new();
         for (other, of) in system.items.iter().enumerate() {
@@ -161,16 +199,33 @@ impl Forms<'_> {
                 continue;
             }
             let Some(response) = self.responses[other] else { return Some(None) };
-            let most_jobs = if system.order == Order::Deadlines && !holds {
+            let (most_jobs, most_work) = if system.order == Order::Deadlines && !holds {
                 let reach = item.deadline.saturating_add(response).saturating_sub(of.deadline);
-                reach.div_ceil(of.period)
+                let whole = (reach / of.period).saturating_mul(of.cost);
+                let work = whole.saturating_add((reach % of.period).min(of.cost));
+                (reach.div_ceil(of.period), work)
             } else {
-                u64::MAX
+                (u64::MAX, u64::MAX)
             };
+            // A job that waits for an accelerator, or holds one, may have been released before.
+            let late = match of.uses {
+                0 => self.completion(&of.predecessors, of.jitter),
+                _ => Some(response),
+            };
+            let Some(late) = late else { return Some(None) };
             // When an accelerator is free again, a job outside the level may have begun.
             let part_is_node = matches!(part, Part::Node);
-            let again = if waits_for != 0 && of.uses & waits != 0 { blocking } else { 0 };
-            let demand = Demand { cost: of.cost, period: of.period, response, most_jobs, again };
+            let is_contender = is_contender(other, of);
+            let demand = Demand {
+                cost: of.cost,
+                period: of.period,
+                response,
+                late,
+                most_jobs,
+                most_work,
+                again: if is_contender { blocking } else { 0 },
+                is_contender,
+            };
             if part_is_node && of.key == level && self.is_queue_of_chains(other) {
                 // One job of the chain may have been released before.
                 let longest = queued.entry(of.graph[0]).or_insert(Demand {
@@ -182,6 +237,7 @@ impl Forms<'_> {
                 longest.response = longest.response.max(response);
                 longest.cost =
                     mutate!("tree-precedence-queue", longest.cost.max(of.cost), longest.cost);
+                longest.most_work = longest.cost;
             } else {
                 demands.push(demand);
             }
@@ -202,26 +258,40 @@ impl Forms<'_> {
                 return Some(Some(release.saturating_add(length)));
             }
         }
-        let extra = rest.saturating_add(holders).saturating_add(own_again);
         let hops = if system.cpus > 1 { hops } else { 1 };
+        let extra = rest.saturating_add(holders).saturating_add(started.saturating_mul(hops));
         // A job that is not preempted meets no work after its start.
-        let last = if system.preemptive { 0 } else { item.cost };
+        let last = if system.preemptive && !is_start { 0 } else { item.cost };
         let (ahead, reach) = (length - last, u64::from(last > 0));
-        let fixed = ahead.saturating_add(blocking.saturating_mul(hops));
+        let fixed = ahead.saturating_add(serial_rest).saturating_add(own_again);
         let limit = item.period.saturating_sub(release);
+        let (contenders, others): (Vec<Demand>, Vec<Demand>) = demands
+            .into_iter()
+            .partition(|of| mutate!("tree-precedence-contender", of.is_contender, false));
         let mut window = fixed;
-        let mut works = Vec::with_capacity(demands.len());
+        let mut works = Vec::with_capacity(others.len());
         while window <= limit {
-            *steps = steps.checked_sub(1 + demands.len() as u64)?;
+            *steps = steps.checked_sub(1 + (contenders.len() + others.len()) as u64)?;
             let most = window - ahead + 1;
             works.clear();
-            works.extend(demands.iter().map(|of| of.work(window + reach)));
-            let again = demands.iter().map(|of| of.blocking(window + reach));
-            let capped = works.iter().map(|work| work.min(&most));
-            let sum = capped.copied().chain(again).fold(extra, u64::saturating_add);
-            let next = fixed.saturating_add(sum / parallel);
+            works.extend(others.iter().map(|of| of.work(window + reach)));
+            let sum = works.iter().map(|&work| work.min(most)).fold(extra, u64::saturating_add);
+            // A contender executes while the item waits for its accelerator.
+            let serial = contenders.iter().map(|of| {
+                of.work(window + reach).min(most).saturating_add(of.blocking(window + reach))
+            });
+            let next = serial.fold(fixed, u64::saturating_add).saturating_add(sum / parallel);
             if next <= window {
-                return Some(Some(release.saturating_add(window).saturating_add(last)));
+                let after = match part {
+                    Part::Start => {
+                        let demands = || contenders.iter().chain(&others);
+                        after_start(rest + item.cost, demands, limit, steps)?
+                    }
+                    Part::Chain | Part::Node => Some(last),
+                };
+                return Some(
+                    after.map(|after| release.saturating_add(window).saturating_add(after)),
+                );
             }
             // With `parallel` demands at their limit, each window is too short by one. So the
             // window exceeds one of these demands.
@@ -270,6 +340,15 @@ impl Forms<'_> {
         is_known.then_some(longest)
     }
 
+    /// Returns the longest rest of a non-preemptive job outside `level` that has started on the CPU
+    /// of `mask`; `None` if it has no bound.
+    fn started_on(&self, mask: u64, level: u64) -> Option<u64> {
+        let items = || self.system.items.iter().filter(|of| of.mask & mask != 0);
+        let longest = items().filter(|of| of.key > level).map(|of| of.cost).max().unwrap_or(1);
+        let rest = mutate!("tree-precedence-started", longest - 1, 0);
+        items().all(|of| of.is_known).then_some(rest)
+    }
+
     /// Whether the items on the CPU of `mask` share accelerators only with each other.
     fn shares_here(&self, mask: u64) -> bool {
         let uses = |is_here: bool| {
@@ -283,10 +362,8 @@ impl Forms<'_> {
     pub(super) fn local(&self, at: usize, steps: &mut u64) -> Steps<Option<u64>> {
         let system = self.system;
         let item = self.item(at);
-        let is_covered = system.order == Order::Keys
-            && system.preemptive
-            && item.is_pinned()
-            && self.shares_here(item.mask);
+        let is_covered =
+            system.order == Order::Keys && item.is_pinned() && self.shares_here(item.mask);
         // A task that may use this CPU and others may arrive here at any distance.
         let is_apart = |of: &Item| of.mask & item.mask == 0 || of.is_pinned();
         if !is_covered || !system.items.iter().all(is_apart) {
@@ -336,28 +413,35 @@ impl Forms<'_> {
                 }
             }
         }
-        let Some(blocking) = self.holders_on(item.mask, level) else { return Some(None) };
-        let mut window = |work: u64, release: u64| -> Steps<Option<u64>> {
+        let blocking = if system.preemptive {
+            self.holders_on(item.mask, level)
+        } else {
+            self.started_on(item.mask, level)
+        };
+        let Some(blocking) = blocking else { return Some(None) };
+        // `last` of the work meets no other work after its start.
+        let mut window = |work: u64, last: u64, release: u64| -> Steps<Option<u64>> {
             let limit = item.period.saturating_sub(release);
-            let mut window = work;
+            let mut window = work - last;
             while window <= limit {
                 *steps = steps.checked_sub(1 + others.len() as u64)?;
-                let next = others.iter().fold(work, |sum, &(cost, period, jitter)| {
-                    let jobs = window.saturating_add(jitter).div_ceil(period);
-                    sum.saturating_add(jobs.saturating_mul(cost))
+                let next = others.iter().fold(work - last, |sum, &(cost, period, jitter)| {
+                    let reach = window.saturating_add(u64::from(last > 0)).saturating_add(jitter);
+                    sum.saturating_add(reach.div_ceil(period).saturating_mul(cost))
                 });
                 if next <= window {
-                    return Some(Some(release.saturating_add(window)));
+                    return Some(Some(release.saturating_add(window).saturating_add(last)));
                 }
                 window = next;
             }
             Some(None)
         };
         // The whole local work ends before the next arrival.
-        if window(own_all.saturating_add(blocking), own_release)?.is_none() {
+        if window(own_all.saturating_add(blocking), 0, own_release)?.is_none() {
             return Some(None);
         }
-        window(own.saturating_add(blocking), release)
+        let last = if system.preemptive { 0 } else { item.cost };
+        window(own.saturating_add(blocking), last, release)
     }
 
     /// Returns the deadline form of all items.
@@ -371,44 +455,60 @@ impl Forms<'_> {
             let mask = 1 << cpu;
             let here: Vec<usize> =
                 (0..system.items.len()).filter(|&one| self.item(one).mask & mask != 0).collect();
-            let is_whole = here.iter().all(|&one| {
-                let of = self.item(one);
-                let same = |&other: &usize| {
-                    (self.item(other).mask, self.item(other).deadline) == (mask, of.deadline)
-                };
-                of.is_known && of.graph.iter().all(same)
-            });
-            if !is_whole || !self.shares_here(mask) {
+            let is_local = |&one: &usize| self.item(one).mask == mask && self.item(one).is_known;
+            if !here.iter().all(is_local) || !self.shares_here(mask) {
                 continue;
             }
-            // The first item of a graph stands for it.
-            let mut graphs: BTreeMap<usize, Sporadic> = BTreeMap::new();
-            for &one in &here {
-                let of = self.item(one);
-                let task = graphs.entry(of.graph[0]).or_insert(Sporadic {
-                    jitter: Span::from_ns(of.jitter),
-                    blocking: Work::from_ns(self.holders_by_deadline(mask, of.deadline)),
-                    ..Sporadic::new(
-                        Work::ZERO,
-                        Span::from_ns(of.period),
-                        Span::from_ns(of.deadline),
-                    )
-                });
-                task.cost = Work::from_ns(task.cost.as_ns().saturating_add(of.cost));
-                task.jitter = task.jitter.max(Span::from_ns(of.jitter));
-            }
-            let tasks: Vec<Sporadic> = graphs.values().copied().collect();
+            let Some((groups, tasks)) = self.groups(mask, here) else { continue };
             let mut out = vec![None; tasks.len()];
             if edf_response::bounds(&tasks, &mut Scratch::with_limit(*steps), &mut out).is_err() {
                 continue;
             }
-            for (&graph, bound) in graphs.keys().zip(out) {
-                for &one in &self.item(graph).graph {
-                    found[one] = bound.map(|bound| bound.arrival.as_ns());
-                }
+            for (one, group) in groups {
+                found[one] = out[group].map(|bound| bound.arrival.as_ns());
             }
         }
         found
+    }
+
+    /// Returns the group of each item in `here`, the items on the CPU of `mask`, and each group as one
+    /// task; `None` if a predecessor on another CPU has no bound.
+    fn groups(
+        &self,
+        mask: u64,
+        mut here: Vec<usize>,
+    ) -> Option<(BTreeMap<usize, usize>, Vec<Sporadic>)> {
+        here.sort_by_key(|&one| self.item(one).before.len());
+        let mut groups: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut tasks: Vec<Sporadic> = Vec::new();
+        for one in here {
+            let of = self.item(one);
+            let deadline = Span::from_ns(of.deadline);
+            // Graph roots arrive together. Another item joins the one group that releases it.
+            let roots = of.graph.iter().filter(|&&root| self.item(root).predecessors.is_empty());
+            let mut before = match of.predecessors.as_slice() {
+                [] => roots.filter_map(|root| groups.get(root)).map(Some).collect(),
+                predecessors => {
+                    predecessors.iter().map(|from| groups.get(from)).collect::<Vec<_>>()
+                }
+            };
+            before.dedup();
+            let group = match before.as_slice() {
+                &[Some(&group)] if tasks[group].deadline == deadline => group,
+                _ => {
+                    tasks.push(Sporadic {
+                        jitter: Span::from_ns(self.completion(&of.predecessors, of.jitter)?),
+                        blocking: Work::from_ns(self.holders_by_deadline(mask, of.deadline)),
+                        ..Sporadic::new(Work::ZERO, Span::from_ns(of.period), deadline)
+                    });
+                    tasks.len() - 1
+                }
+            };
+            let work = tasks[group].cost.as_ns().saturating_add(of.cost);
+            tasks[group].cost = Work::from_ns(work);
+            groups.insert(one, group);
+        }
+        Some((groups, tasks))
     }
 
     /// Returns the longest blocking of jobs with a relative deadline of `deadline` or more, by jobs
@@ -422,6 +522,27 @@ impl Forms<'_> {
         let later = items().map(|of| of.deadline).filter(|&other| other >= deadline);
         mutate!("tree-precedence-holders-edf", later.map(at).max().unwrap_or(0), 0)
     }
+}
+
+/// Returns the longest time from the start of an item to its completion, with `work` of its graph;
+/// `Some(None)` beyond `limit`.
+fn after_start<'d, I: Iterator<Item = &'d Demand>>(
+    work: u64,
+    demands: impl Fn() -> I,
+    limit: u64,
+    steps: &mut u64,
+) -> Steps<Option<u64>> {
+    let mut window = work;
+    while window <= limit {
+        *steps = steps.checked_sub(1 + demands().count() as u64)?;
+        let later = demands().map(|of| of.later_work(window));
+        let next = later.fold(work, u64::saturating_add);
+        if next <= window {
+            return Some(Some(window));
+        }
+        window = next;
+    }
+    Some(None)
 }
 
 /// Returns the longest work of `outside` that can hold accelerators in `needs` at one instant: one
