@@ -53,6 +53,7 @@ pub const FEDERATED: TestInfo = TestInfo {
     sustainable: "",
     tests: &[
         "crates/talea-analysis/src/multi/graham.rs::li_2014_a_heavy_graph_gets_cpus_of_its_own",
+        "crates/talea-analysis/tests/it/tree/federated.rs::affinities_are_those_of_federated_scheduling_and_no_job_is_late",
     ],
 };
 

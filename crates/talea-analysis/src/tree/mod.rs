@@ -141,6 +141,7 @@ mod competition;
 mod context;
 mod demand_plot;
 mod edf;
+mod federated;
 mod flat;
 mod global;
 mod graph;
@@ -170,6 +171,7 @@ pub use chain::{
     KNOWN_PHASES as CHAIN_KNOWN_PHASES, NoChainBound,
 };
 pub use demand_plot::DemandPlot;
+pub use federated::{AffinityAssignment, assign_affinities};
 pub use phases::INFO as KNOWN_PHASES;
 pub use precedence::INFO as PRECEDENCE;
 pub use root_model::RootModel;

@@ -1,5 +1,6 @@
 //! `talea analyze`: schedulability analysis of a described system.
 
+mod affinities;
 #[cfg(test)]
 mod agrees;
 mod args;
@@ -58,6 +59,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
         return match what {
             SynthesisTarget::Server => server::server(args, &system),
             SynthesisTarget::Partitions => partitions::partitions(args, &system),
+            SynthesisTarget::Affinities => affinities::affinities(args, &system),
             SynthesisTarget::Priorities => {
                 let changes = args.what_if.iter().map(ToString::to_string).collect();
                 priorities::priorities(&args.file, changes, args.output.json, &system)

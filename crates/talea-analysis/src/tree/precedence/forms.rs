@@ -56,9 +56,8 @@ impl Demand {
 
     /// Work of the jobs that start in a window of length `window` after the start of the item.
     fn later_work(&self, window: u64) -> u64 {
-        let late = mutate!("tree-precedence-start", self.late, 0);
-        let jobs = window.saturating_add(late).div_ceil(self.period).min(self.most_jobs);
-        jobs.saturating_mul(self.cost)
+        let jobs = window.saturating_add(self.late).div_ceil(self.period).min(self.most_jobs);
+        mutate!("tree-precedence-start", jobs.saturating_mul(self.cost), 0)
     }
 
     /// Blocking after all jobs in a window of length `window`.

@@ -6,6 +6,7 @@ mod assignment;
 mod chains;
 mod counterexamples;
 mod demand_plots;
+mod federated;
 mod flat;
 mod graphs;
 mod interference;

@@ -65,6 +65,9 @@ pub(super) enum SynthesisTarget {
     Server,
     /// Slots of partition tables that absorb the interference of higher-priority bands.
     Partitions,
+    /// Affinities with which every deadline is proved (federated scheduling: large graphs get CPUs
+    /// of their own, the others one CPU each): the system file with them.
+    Affinities,
     /// Priorities for the children of `fp` schedulers with which every deadline is proved: the
     /// system file with them.
     Priorities,
