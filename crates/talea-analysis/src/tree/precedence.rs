@@ -38,9 +38,9 @@
 //! released before delay v: of a chain of such nodes at most one.
 //!
 //! *Start form*, for preemptive jobs that are bound to their CPU: two windows. Until v starts, all
-//! its CPUs execute the level, so that m is its affinity. When v starts on a CPU, no more urgent job
-//! waits for a start that may use this CPU, and none that is bound to it is ready. From then on only
-//! jobs that are released later delay v, all perhaps on this CPU:
+//! its CPUs execute the level, so that m is its affinity. When v starts on a CPU, no more urgent
+//! job waits for a start that may use this CPU, and none that is bound to it is ready. From then on
+//! only jobs that are released later delay v, all perhaps on this CPU:
 //!
 //! > w = C + Σ_u ⌈(w + J_u)/T_u⌉·C_u,
 //!
@@ -49,11 +49,11 @@
 //!
 //! *Blocking B.* Non-preemptive: at each node of the chain a started job outside the level on each
 //! CPU, hence the m longest ones. Accelerators on several CPUs or by deadline: the tasks that may
-//! hold an accelerator of the level count as tasks of the level, with all their jobs. While a job of
-//! the chain waits for an accelerator, its holder executes, or all CPUs of the holder execute the
-//! level. So the work of the *contenders*, the items that share an accelerator with the chain, is H,
-//! which is not divided. m is then the smallest affinity among them, too. If the holder is bound to
-//! its CPU, m = 1.
+//! hold an accelerator of the level count as tasks of the level, with all their jobs. While a job
+//! of the chain waits for an accelerator, its holder executes, or all CPUs of the holder execute
+//! the level. So the work of the *contenders*, the items that share an accelerator with the chain,
+//! is H, which is not divided. m is then the smallest affinity among them, too. If the holder is
+//! bound to its CPU, m = 1.
 //!
 //! *Local form* (K. Tindell and J. Clark, Microprocessing and Microprogramming 40, 1994: jitter of
 //! successors), for fixed keys, nodes pinned to one CPU. Predecessors on other CPUs

@@ -25,7 +25,7 @@ pub(super) enum Part {
     Chain,
     /// The item, from the completion of its predecessors.
     Node,
-    /// The same item in two windows: before its start on any CPU, and after it on that CPU.
+    /// The item in two windows: before its start on any CPU, and after it on that CPU.
     Start,
 }
 
@@ -470,8 +470,8 @@ impl Forms<'_> {
         found
     }
 
-    /// Returns the group of each item in `here`, the items on the CPU of `mask`, and each group as one
-    /// task; `None` if a predecessor on another CPU has no bound.
+    /// Returns the group of each item in `here`, the items on the CPU of `mask`, and each group as
+    /// one task; `None` if a predecessor on another CPU has no bound.
     fn groups(
         &self,
         mask: u64,

@@ -264,8 +264,8 @@ fn no_simulated_response_exceeds_its_bound() {
     }
 }
 
-/// Three tasks on two CPUs with all phases: job boundaries, pinned tasks, affinities; preemptive and
-/// not; with a shared accelerator and without.
+/// Three tasks on two CPUs with all phases: job boundaries, pinned tasks, affinities; preemptive
+/// and not; with a shared accelerator and without.
 #[test]
 fn all_phases_of_small_systems_are_within_the_bounds() {
     let kinds = [(1, 4), (2, 5), (3, 8)];
