@@ -136,6 +136,35 @@ pub fn for_each_latency(
     }
 }
 
+/// Returns the jobs that carry the data of the output with the number `output`: a job of each task
+/// of the chain, from the sample to the output. `None` if the output depends on no sample.
+pub fn jobs_of_output(
+    links: &[Link],
+    jobs: &[impl AsRef<[ReadWrite]>],
+    output: u64,
+) -> Option<Vec<u64>> {
+    let mut number = usize::try_from(output).ok()?;
+    jobs.last()?.as_ref().get(number)?;
+    let mut numbers = alloc::vec![output];
+    for (link, two) in links.iter().zip(jobs.windows(2)).rev() {
+        let (from, to) = (two[0].as_ref(), two[1].as_ref());
+        number = match link {
+            Link::Channel => number,
+            Link::Register => {
+                let read = to[number].read;
+                let completed = from.partition_point(|job| {
+                    crate::mutate!("core-chain-jobs", job.write <= read, job.read <= read)
+                });
+                completed.checked_sub(1)?
+            }
+        };
+        from.get(number)?;
+        numbers.push(number as u64);
+    }
+    numbers.reverse();
+    Some(numbers)
+}
+
 fn longest(of: &mut Option<Latency>, latency: Latency) {
     if of.is_none_or(|of| of.length < latency.length) {
         *of = Some(latency);
@@ -232,6 +261,27 @@ mod tests {
             let (reaction, age) = by_definition(&links, &all);
             assert_eq!(length(found.age), age, "{links:?} {all:?}");
             assert_eq!(length(found.reaction), reaction, "{links:?} {all:?}");
+            let outputs = all[tasks - 1].len() as u64;
+            let carriers = (0..=outputs).map(|output| jobs_of_output(&links, &all, output));
+            let carriers: Vec<_> = carriers.collect();
+            assert_eq!(
+                carriers.iter().flatten().count() as u64,
+                found.outputs,
+                "{links:?} {all:?}"
+            );
+            for (latency, replaced) in [(found.age, 0), (found.reaction, 1)] {
+                let Some(latency) = latency else { continue };
+                let carriers = carriers[latency.output as usize].as_ref().expect("a sample");
+                assert_eq!(carriers.len(), tasks);
+                assert_eq!(carriers[tasks - 1], latency.output);
+                assert!(carriers[0] >= latency.sample + replaced, "{links:?} {all:?}");
+                assert!(replaced > 0 || carriers[0] == latency.sample, "{links:?} {all:?}");
+                for (hop, (link, two)) in links.iter().zip(carriers.windows(2)).enumerate() {
+                    let at = [two[0] as usize, two[1] as usize];
+                    let source = backward(*link, &all[hop], &all[hop + 1], at[1]);
+                    assert_eq!(source, Some(at[0]), "{links:?} {all:?}");
+                }
+            }
             reactions += u64::from(reaction.is_some());
         }
         assert!(reactions > 1_500 && channels > 500, "{reactions} {channels}");

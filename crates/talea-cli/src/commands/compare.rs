@@ -336,7 +336,7 @@ impl<'a> Comparison<'a> {
             if measured.is_real { "" } else { "; best effort: without real-time priorities" };
         let title = format!("{name}, simulated and measured{effort}");
         let (seed, duration_ns, head) = (self.seed, self.duration.as_ns(), report::rows(answer));
-        html(&RunPage { title, seed, roots, duration_ns, head })
+        html(&RunPage { title, seed, roots, chains: Vec::new(), duration_ns, head })
     }
 }
 

@@ -343,9 +343,10 @@ fn build_report(
     }
     let name = args.file.file_name().unwrap_or_default().to_string_lossy();
     let effort = if *is_real { "" } else { ", best effort: without real-time priorities" };
-    files.finish(format!("{name}, executed{effort}"), *seed, report.length, drawn)?;
     let expectations = run_summary::check_expectations(&system.expectations, &roots);
     let chains = run_summary::check_chains(system, &roots);
+    let title = format!("{name}, executed{effort}");
+    files.finish(title, *seed, report.length, drawn, &chains)?;
     let is_obeyed = |execution: &RootExecution| match &execution.kernel {
         Some(checked) => checked.is_obeyed(),
         // --check requires the kernel's events.

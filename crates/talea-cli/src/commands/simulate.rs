@@ -66,9 +66,9 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Exit> {
     }
     let title =
         format!("{}, simulated", args.file.file_name().unwrap_or_default().to_string_lossy());
-    files.finish(title, seed, duration, drawn)?;
     let expectations = run_summary::check_expectations(&system.expectations, &roots);
     let chains = run_summary::check_chains(&system, &roots);
+    files.finish(title, seed, duration, drawn, &chains)?;
     let witness = witness.map(|witness| {
         let (recurs, end_ns) = witness.recurs(&system.roots[0])?;
         anyhow::Ok(WitnessReplay { recurs, late: witness.late, end_ns })

@@ -7,7 +7,7 @@ use talea_kernel_tests::{Bench, needs_root};
 
 /// Returns a file with three tasks on two CPUs in a chain with these requirements; `varies` is the
 /// cost of the second task.
-fn system(varies: &str, offsets: bool, required: &str) -> String {
+pub(crate) fn system(varies: &str, offsets: bool, required: &str) -> String {
     let mut text = "duration = \"1s\"\n".to_owned();
     for cpu in ["cpu0", "cpu1"] {
         let _ = write!(text, "\n[[scheduler]]\nname = \"{cpu}\"\npolicy = \"fp\"\n");
@@ -82,6 +82,32 @@ fn known_phases_have_the_latencies_of_the_simulation() {
             found[latency]["bound_ns"],
             "{measured}"
         );
+    }
+}
+
+/// The page of a run has the jobs that carry the data of the worst latencies.
+#[test]
+fn the_page_has_the_jobs_of_the_longest_latencies() {
+    let scratch = Scratch::new();
+    scratch.file("system.toml", &system("\"10ms\"", false, ""));
+    let (_, measured) = chain(&scratch, &["simulate", "system.toml", "--html", "page.html"]);
+    let page = std::fs::read_to_string(scratch.path().join("page.html")).expect("a page");
+    let data = page.split_once("application/json\">").expect("data").1;
+    let data = json(data.split_once("</script>").expect("an end").0);
+    for (drawn, kind) in [(0, "reaction"), (1, "age")] {
+        let drawn = &data["chains"][drawn];
+        assert_eq!((drawn["name"].as_str(), drawn["kind"].as_str()), (Some("stop"), Some(kind)));
+        let end = drawn["jobs"][4][2].as_u64().expect("a write");
+        let length = end - drawn["start"].as_u64().expect("a begin");
+        assert_eq!(measured[format!("{kind}_max_ns")].as_u64(), Some(length));
+        for (place, job) in
+            measured[format!("{kind}_jobs")].as_array().expect("jobs").iter().enumerate()
+        {
+            assert_eq!(job["job"], drawn["jobs"][2][place]);
+            let root = &data["roots"][drawn["jobs"][0][place].as_u64().expect("a root") as usize];
+            let task = &root["tasks"][drawn["jobs"][1][place].as_u64().expect("a task") as usize];
+            assert_eq!(job["task"], task["name"]);
+        }
     }
 }
 

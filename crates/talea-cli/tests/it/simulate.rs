@@ -271,7 +271,8 @@ fn the_page_draws_every_job() {
     assert!(found.status.success());
     let scratch = Scratch::new();
     scratch.file("stage.js", include_str!("stage.js"));
-    for system in [SYSTEM, crate::browser::RICH, crate::perfetto::ROOTS] {
+    let chain = crate::chains::system("\"10ms\"", false, "");
+    for system in [SYSTEM, crate::browser::RICH, crate::perfetto::ROOTS, &chain] {
         scratch.file("system.toml", system);
         assert_eq!(run(&scratch, &["simulate", "system.toml", "--html", "run.html"]).code, Some(0));
         let played = std::process::Command::new("node")

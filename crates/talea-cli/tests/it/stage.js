@@ -78,6 +78,11 @@ for (const key of ["+", "-", "ArrowLeft", "ArrowRight", "n", "p", "?", "0", "Esc
   for (const act of keys) act({ key, preventDefault: () => {} });
 }
 assert.deepStrictEqual(view(), [0, all.duration]);
-const rows = made.filter((one) => one.name === "tr").length;
-assert.strictEqual(rows, sum((root) => root.tasks.length + 1) + all.head.length);
+// The button of a latency draws the jobs of its chain, and no other jobs.
+made.filter((one) => one.title === "Draw its jobs").forEach((button, number) => {
+  button.listeners.click();
+  assert.strictEqual(drawn.chainJobs, all.chains[number].jobs[0].length);
+});
+const rows = made.filter((one) => one.name === "tr").length, chains = all.chains.length;
+assert.strictEqual(rows, sum((root) => root.tasks.length + 1) + all.head.length + (chains && chains + 1));
 console.log("drew every job");

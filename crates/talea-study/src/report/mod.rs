@@ -34,10 +34,26 @@ pub struct RunPage<'a> {
     pub seed: u64,
     /// Schedules of the roots.
     pub roots: Vec<DrawnRoot<'a>>,
+    /// Longest latencies of the chains.
+    pub chains: Vec<DrawnChain>,
     /// Length of the run in nanoseconds.
     pub duration_ns: u64,
     /// Table below the heading, if there is one: titles, then rows.
     pub head: Vec<Vec<String>>,
+}
+
+/// Longest latency of a chain in a run, with the jobs that carry its data.
+#[derive(Debug, Serialize)]
+pub struct DrawnChain {
+    /// Name of the chain.
+    pub name: String,
+    /// `reaction` or `age`.
+    pub kind: &'static str,
+    /// Begin of the latency: the sample, or the event just after the sample before.
+    #[serde(rename = "start")]
+    pub start_ns: u64,
+    /// Columns of the jobs, in the order of the chain: root, task, job, read, write.
+    pub jobs: [Vec<u64>; 5],
 }
 
 /// Schedule of one root.
@@ -80,6 +96,7 @@ struct Data<'a> {
     duration: u64,
     head: &'a [Vec<String>],
     roots: Vec<RootData<'a>>,
+    chains: &'a [DrawnChain],
 }
 
 /// Data of one root as columns. `segments` has CPU, task, job, start and length.
@@ -119,6 +136,7 @@ pub fn html(picture: &RunPage<'_>) -> anyhow::Result<String> {
         duration: picture.duration_ns,
         head: &picture.head,
         roots: picture.roots.iter().map(columns).collect(),
+        chains: &picture.chains,
     };
     assemble(
         include_str!("page/page.html"),

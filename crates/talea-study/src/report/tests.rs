@@ -38,7 +38,20 @@ fn picture<'a>(name: &str, outline: &'a Outline) -> RunPage<'a> {
         unfinished: Vec::new(),
         sums: vec![TaskTotals::default()],
     };
-    RunPage { title: name.into(), seed: 1, roots: vec![drawn], duration_ns: 100, head: Vec::new() }
+    let chain = DrawnChain {
+        name: name.into(),
+        kind: "age",
+        start_ns: 0,
+        jobs: [vec![0], vec![0], vec![0], vec![0], vec![5]],
+    };
+    RunPage {
+        title: name.into(),
+        seed: 1,
+        roots: vec![drawn],
+        chains: vec![chain],
+        duration_ns: 100,
+        head: Vec::new(),
+    }
 }
 
 #[test]
@@ -60,6 +73,7 @@ fn a_hostile_name_stays_a_name_in_the_page() {
             .0;
         let data: serde_json::Value = serde_json::from_str(json).expect("JSON as it stands");
         assert_eq!(data["title"], name);
+        assert_eq!(data["chains"][0]["name"], name);
         assert_eq!(data["roots"][0]["tasks"][0]["name"], name);
         assert_eq!(data["roots"][0]["tables"][0]["slots"][0]["owner"], name);
     }

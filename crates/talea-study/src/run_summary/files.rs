@@ -1,5 +1,6 @@
 //! Output files of a run: jobs, trace, page, plot.
 
+use super::chains::{ChainSummary, drawn_chains};
 use super::csv::{COLUMNS, Csv};
 use super::recorder::{RunRecorder, Trace};
 use crate::output::write_file;
@@ -95,9 +96,11 @@ impl<'a> Files<'a> {
         seed: u64,
         duration: Span,
         roots: Vec<DrawnRoot<'_>>,
+        chains: &[ChainSummary],
     ) -> anyhow::Result<()> {
-        let picture =
-            RunPage { title, seed, roots, duration_ns: duration.as_ns(), head: Vec::new() };
+        let duration_ns = duration.as_ns();
+        let chains = drawn_chains(chains);
+        let picture = RunPage { title, seed, roots, chains, duration_ns, head: Vec::new() };
         if let Some(path) = &self.args.html {
             write_file(path, &report::html(&picture)?)?;
         }

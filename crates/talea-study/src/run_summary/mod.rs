@@ -12,7 +12,7 @@ mod exec_intervals;
 mod files;
 mod recorder;
 
-pub use chains::{ChainSummary, chain_lines, check_chains};
+pub use chains::{ChainSummary, chain_lines, check_chains, drawn_chains};
 pub use files::{FileArgs, Files};
 pub use recorder::RunRecorder;
 

@@ -69,8 +69,36 @@ function drawChart({ root, rows, canvas, holder }, ink) {
     g.strokeStyle = ink.line; g.beginPath(); g.moveTo(LEFT, base + 0.5); g.lineTo(width - RIGHT, base + 0.5); g.stroke();
     label(pass, row, base);
   }
+  g.save(); g.beginPath(); g.rect(LEFT, 0, width - LEFT - RIGHT, height); g.clip();
+  if (chosen) chainPath(pass, rows, above);
+  g.restore();
   g.restore();
   axis(pass, width);
+}
+
+// The chosen chain: a line from the read to the write of each of its jobs, and on to the next job. It leaves a chart for a job of another root.
+function chainPath({ g, root, x, ink }, rows, above) {
+  const [roots, tasks, , reads, writes] = chosen.jobs, own = charts.findIndex((chart) => chart.root === root);
+  const middle = (task) => TOP + (rows.findIndex((row) => row.task === task) + 1) * ROW - 5 - BAR / 2 - above;
+  const corners = [];
+  reads.forEach((read, i) => {
+    if (roots[i] !== own) { corners.push(null); return; }
+    const y = middle(tasks[i]);
+    if (i === 0 && chosen.start < read) corners.push([x(chosen.start), y]);
+    corners.push([x(read), y], [x(writes[i]), y]);
+    drawn.chainJobs += 1;
+  });
+  g.strokeStyle = g.fillStyle = ink.bad;
+  g.lineWidth = 2;
+  g.beginPath();
+  let isOpen = false;
+  for (const corner of corners) {
+    if (corner) g[isOpen ? "lineTo" : "moveTo"](...corner);
+    isOpen = corner !== null;
+  }
+  g.stroke();
+  for (const corner of corners) if (corner) { g.beginPath(); g.arc(...corner, 3, 0, 2 * Math.PI); g.fill(); }
+  g.lineWidth = 1;
 }
 
 function grid({ g, x, ink }, base, width) {

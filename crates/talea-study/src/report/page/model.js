@@ -60,7 +60,9 @@ const misses = charts.flatMap(({ root, rows }) => missesOf(root, rows)).sort((a,
 // What is shown; a screen's worth of nanoseconds at least.
 const view = { from: 0, to: data.duration };
 // How much was drawn last: what a test asks for.
-const drawn = { segments: 0, rectangles: 0, jobs: 0, arrivals: 0, misses: 0, slots: 0, corners: 0 };
+const drawn = { segments: 0, rectangles: 0, jobs: 0, arrivals: 0, misses: 0, slots: 0, corners: 0, chainJobs: 0 };
+// The latency of a chain that is drawn through the schedule.
+let chosen = null;
 
 function show(from, to) {
   const length = Math.min(Math.max(to - from, 20), data.duration);

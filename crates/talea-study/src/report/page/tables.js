@@ -78,8 +78,35 @@ function histogram(responses, deadline, fill) {
     (longest > deadline && at < width - 120 ? `<text x="${width}" y="43" text-anchor="end">${short(longest)}</text>` : "") + "</svg>";
 }
 
+// The longest latencies of chains, each with its jobs; a button draws them through the schedule.
+function chains() {
+  if (!data.chains.length) return;
+  const holder = byId("tables"), made = element("table"), titles = element("tr");
+  holder.append(element("h3", "Chains"));
+  for (const name of ["chain", "latency", "longest", "jobs"]) titles.append(element("th", name));
+  made.append(titles);
+  for (const chain of data.chains) {
+    const [roots, tasks, jobs, , writes] = chain.jobs, line = element("tr"), cell = element("td");
+    const end = writes[writes.length - 1], button = element("button", short(end - chain.start));
+    button.type = "button";
+    button.title = "Draw its jobs";
+    button.addEventListener("click", () => {
+      chosen = chosen === chain ? null : chain;
+      const margin = (end - chain.start) / 8;
+      show(chain.start - margin, end + margin);
+      byId("charts").scrollIntoView({ block: "nearest" });
+    });
+    cell.append(button);
+    const names = tasks.map((task, i) => `${data.roots[roots[i]].tasks[task].name} #${jobs[i]}`);
+    line.append(element("td", chain.name), element("td", chain.kind), cell, element("td", names.join(", ")));
+    made.append(line);
+  }
+  holder.append(made);
+}
+
 head();
 for (const chart of charts) table(chart);
+chains();
 draw();
 // For tests, and for whoever opens the console.
 window.talea = {
