@@ -3,9 +3,11 @@
 //! Model (implicit communication of AUTOSAR): a job reads its input at its first dispatch and
 //! writes its output at its completion. A *register* keeps the last value: a job reads the output
 //! of the last predecessor job that has completed by then. Along a *channel* each job takes the
-//! output of exactly one predecessor job, in order: job k of job k.
+//! output of exactly one predecessor job, in order: job k of job k. The jobs of a task with logical
+//! execution time read at their release and write at their deadline (T. Henzinger, B. Horowitz and
+//! C. Kirsch, Proc. IEEE 91(1), 2003); the caller records these instants instead.
 //!
-//! Definitions. A *sample* is the read of a job of the first task. An *output* is the completion of
+//! Definitions. A *sample* is the read of a job of the first task. An *output* is the write of
 //! a job of the last task. It depends on at most one sample.
 //! 1. *Data age* of an output: length from its sample to the output. (M. Günzel et al., RTAS 2021:
 //!    reduced data age.)
@@ -28,12 +30,12 @@ pub enum Link {
     Channel,
 }
 
-/// First dispatch and completion of a job.
+/// Instants at which a job reads its input and writes its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadWrite {
-    /// First dispatch.
+    /// First dispatch, or release.
     pub read: Time,
-    /// Completion.
+    /// Completion, or deadline.
     pub write: Time,
 }
 

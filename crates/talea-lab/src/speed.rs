@@ -89,6 +89,7 @@ fn described(policy: &PolicySpec, cpus: u32, per_mille: u64) -> Root {
         programs: vec![None; tasks.len()],
         users: vec![None; tasks.len()],
         health: vec![talea_core::health::Health::default(); tasks.len()],
+        logical: vec![false; tasks.len()],
         tasks,
         phases_known: false,
         surroundings: Environment::default(),

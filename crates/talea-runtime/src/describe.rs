@@ -39,6 +39,7 @@ impl Application {
             programs: vec![None; self.tasks.len()],
             users: vec![None; self.tasks.len()],
             health: vec![Health::default(); self.tasks.len()],
+            logical: vec![false; self.tasks.len()],
             phases_known: false,
             surroundings: Environment::default(),
         };

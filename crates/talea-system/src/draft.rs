@@ -188,6 +188,8 @@ pub(super) struct ProgramDraft {
 
 /// Parameters of a task. A task of a graph inherits those that it does not state.
 pub(super) struct ParametersDraft {
+    /// Whether jobs read at their release and write at their deadline.
+    pub(super) is_logical: bool,
     /// Period. A task that a graph or a table activates may have none.
     pub(super) period: Option<Span>,
     pub(super) deadline: Option<Span>,

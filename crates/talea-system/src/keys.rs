@@ -335,6 +335,9 @@ pub const KEYS: &[Key<Section>] = &[
     key(Task, "enforce", Boolean, "true")
         .default("false")
         .means("Whether an early job waits for the end of the period."),
+    key(Task, "logical_execution_time", Boolean, "true")
+        .default("false")
+        .means("Whether each job reads its input at its release and writes its output at its deadline, for chains; simulated and analysed only."),
     key(Task, "backlog", Integer, "16")
         .default("64")
         .range("0 to 1048576")

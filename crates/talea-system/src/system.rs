@@ -44,6 +44,9 @@ pub struct Root {
     pub users: Vec<Option<String>>,
     /// `health[t]`: readiness of the program of task `t`, and actions at its failures.
     pub health: Vec<Health>,
+    /// `logical[t]`: whether the jobs of task `t` read their input at their release and write their
+    /// output at their deadline (logical execution time), in chains.
+    pub logical: Vec<bool>,
     /// Whether some task of the file states an `offset`, also of zero: then an analysis assumes the
     /// stated phases.
     pub phases_known: bool,

@@ -101,6 +101,7 @@ fn root(out: &mut String, root: &Root) -> Result<(), Unwritable> {
             id,
             parent: name_of(tree, parent),
             phases_known: root.phases_known,
+            is_logical: root.logical[at],
         };
         let program = root.programs[at].as_deref().map(|words| task::Program {
             words,

@@ -20,6 +20,11 @@
 //! needs a_{i+1} + D_{i+1} ≤ a_i' + D_i. Then c_i is the larger of the jitter and D_i − D_{i+1},
 //! unless R_i is smaller.
 //!
+//! *Logical execution time* (T. Henzinger, B. Horowitz and C. Kirsch, Proc. IEEE 91(1), 2003): the
+//! jobs of such a task i read at their release, and write at their deadline: f_i = a_i + D_i. Both
+//! sums hold with D_i for R_i, if the jobs meet their deadlines. A release of task i + 1 may come
+//! while task i is pending, so that c_i is then D_i, or R_i if only task i + 1 is logical.
+//!
 //! Along a channel, J_{i+1} has the arrival of the graph in common with J_i. The tasks of a path
 //! through channels therefore count as one task with the period of the graph and the response of
 //! the last one.
@@ -29,6 +34,7 @@
 //! 2. Arrivals have a longest separation: periodic tasks, sporadic ones with `separation_max`, and
 //!    the graphs of such tasks whose channels move one token for each job.
 //! 3. No job is refused: the backlog holds the jobs that arrive within a response.
+//! 4. Tasks with logical execution time have no channels.
 //!
 //! O(n) for n tasks. *Known phases*: if [`super::phases`] covers the roots of the chain and all
 //! costs are constant, the schedule itself gives the latencies. They are exact. From the instant
@@ -42,19 +48,19 @@ use crate::test_info::{Platform, TestInfo, TestKind};
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
-use talea_core::Span;
 use talea_core::chain::{Link, ReadWrite, latencies};
 use talea_core::engine::{ChannelId, NodeId, NodeSpec, TaskSpec, Tree};
 use talea_core::mutate;
 use talea_core::sched::PolicySpec;
 use talea_core::workload::{Arrivals, Cost, Source, StepAction};
+use talea_core::{Span, Time};
 
 /// Entry of the general bound in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "chain",
     policy: "any described tree",
     platform: Platform::Supply,
-    model: "chains of periodic and sporadic tasks; registers, channels",
+    model: "chains of periodic and sporadic tasks; registers, channels, logical execution time",
     kind: TestKind::Sufficient,
     paper: "Davare et al., DAC 2007; Dürr et al., CASES 2019; Günzel et al., ECRTS 2023",
     sustainable: "",
@@ -68,7 +74,7 @@ pub const KNOWN_PHASES: TestInfo = TestInfo {
     name: "chain-known-phases",
     policy: "FP, EDF, FIFO, also non-preemptive",
     platform: Platform::One,
-    model: "chains of periodic tasks with known offsets and constant costs; registers",
+    model: "chains of periodic tasks with known offsets and constant costs; registers, logical execution time",
     kind: TestKind::Exact,
     paper: "Günzel et al., RTAS 2021; Leung and Merrill, Information Processing Letters 11(3), 1980",
     sustainable: "",
@@ -86,6 +92,8 @@ pub struct ChainModel<'a> {
     pub tasks: &'a [(usize, usize)],
     /// `links[i]`: communication from task `i` to task `i + 1`.
     pub links: &'a [Link],
+    /// `logical[i]`: whether task `i` has logical execution time.
+    pub logical: &'a [bool],
 }
 
 /// Bounds of the latencies of a chain.
@@ -126,6 +134,8 @@ pub enum ChainReason {
     Arrivals,
     /// Jobs of the task may be refused.
     Refusals,
+    /// Jobs with logical execution time may be late, and write nothing at their deadline.
+    Deadline,
     /// A number is out of range.
     Limit,
 }
@@ -139,6 +149,9 @@ impl ChainReason {
                 "its arrivals have no longest separation: it needs a `period`, or `separation_max` beside it"
             }
             ChainReason::Refusals => "its backlog does not hold all jobs that arrive in a response",
+            ChainReason::Deadline => {
+                "its jobs may be late, so that no output is ready at the deadline"
+            }
             ChainReason::Limit => "a number is out of range",
         }
     }
@@ -161,9 +174,11 @@ impl ChainModel<'_> {
     /// root `r` from its arrival; `None` without a bound.
     ///
     /// # Panics
-    /// If an index is out of range, or if there is not one link between any two tasks.
+    /// If an index is out of range, or if there is not one link between any two tasks and one entry
+    /// of `logical` for each task.
     pub fn bound(&self, responses: &[Vec<Option<Span>>]) -> ChainBound {
         assert_eq!(self.links.len() + 1, self.tasks.len(), "one link between any two tasks");
+        assert_eq!(self.logical.len(), self.tasks.len(), "one entry for each task");
         let joined = match self.joined(responses) {
             Ok(joined) => joined,
             Err(no) => return ChainBound { bounds: Err(no), kind: INFO.kind, test: &INFO },
@@ -205,6 +220,15 @@ impl ChainModel<'_> {
             ) {
                 return Err(no(ChainReason::Refusals));
             }
+            let response = if self.logical[at] {
+                let deadline = spec.deadline.as_ns();
+                if mutate!("analysis-chain-logical-late", response > deadline, false) {
+                    return Err(no(ChainReason::Deadline));
+                }
+                mutate!("analysis-chain-logical", deadline, response)
+            } else {
+                response
+            };
             match joined.last_mut() {
                 Some(joined_task) if self.links[at - 1] == Link::Channel => {
                     (joined_task.last, joined_task.response) = (at, response);
@@ -224,7 +248,11 @@ impl ChainModel<'_> {
         let limit = || {
             let (root, task) = self.tasks[from.last];
             let (other, next) = self.tasks[to.first];
-            if from.first != from.last || root != other {
+            let is_logical = self.logical[from.last] || self.logical[to.first];
+            if from.first != from.last
+                || root != other
+                || mutate!("analysis-chain-logical-start", is_logical, false)
+            {
                 return None;
             }
             let model = &self.roots[root];
@@ -252,12 +280,31 @@ impl ChainModel<'_> {
         for (root, model) in roots.into_iter().zip(&models) {
             recorded[root] = Some(phases::jobs_until(model, end)?);
         }
-        let jobs = |&(root, task): &(usize, usize)| recorded[root].as_ref().map(|of| &of[task]);
-        let jobs = self.tasks.iter().map(jobs).collect::<Option<Vec<_>>>()?;
+        let jobs = |(&(root, task), &is_logical): (&(usize, usize), &bool)| {
+            let jobs = recorded[root].as_ref()?.get(task)?;
+            let logical = || logical_jobs(&self.roots[root], task, end);
+            if is_logical { logical() } else { Some(jobs.clone()) }
+        };
+        let jobs = self.tasks.iter().zip(self.logical).map(jobs).collect::<Option<Vec<_>>>()?;
         let found = latencies(self.links, &jobs);
         let (reaction, age) = (found.reaction?.length, found.age?.length);
         Some(ChainLatencies { reaction, age })
     }
+}
+
+/// Returns the jobs of a task with logical execution time whose deadline is at most `end`; `None`
+/// if it is not periodic.
+fn logical_jobs(model: &RootModel<'_>, task: usize, end: u64) -> Option<Vec<ReadWrite>> {
+    let Arrivals::Periodic { offset, period, .. } = &model.sources[task].arrivals else {
+        return None;
+    };
+    let deadline = nth_task(model.tree, task).1.deadline.as_ns();
+    let releases = (offset.as_ns()..).step_by(usize::try_from(period.as_ns()).ok()?);
+    let jobs = releases.map(|read| ReadWrite {
+        read: Time::from_ns(read),
+        write: Time::from_ns(read.saturating_add(deadline)),
+    });
+    Some(jobs.take_while(|job| job.write <= Time::from_ns(end)).collect())
 }
 
 /// Returns the node and the specification of the task with this index.

@@ -85,6 +85,39 @@ fn known_phases_have_the_latencies_of_the_simulation() {
     }
 }
 
+/// A job reads at its release and writes at its deadline: 30 ms + 40 ms of the first two tasks in
+/// place of their responses.
+#[test]
+fn logical_execution_time_is_analysed_and_simulated_and_not_executed() {
+    let scratch = Scratch::new();
+    let required = "reaction = \"151ms\"\nage = \"141ms\"\n";
+    let text = system("\"10ms\"", false, required)
+        .replace("name = \"camera\"\n", "name = \"camera\"\nlogical_execution_time = true\n")
+        .replace("name = \"detect\"\n", "name = \"detect\"\nlogical_execution_time = true\n");
+    scratch.file("system.toml", &text);
+    let (code, found) = chain(&scratch, &["analyze", "system.toml"]);
+    assert_eq!(code, Some(0), "{found}");
+    assert_eq!(found["age"]["bound_ns"].as_u64(), Some(141_000_000));
+    let (code, measured) = chain(&scratch, &["simulate", "system.toml"]);
+    assert_eq!(code, Some(0), "{measured}");
+    // The image of a camera job is at least as old as its deadline and that of a detection.
+    let age = measured["age_max_ns"].as_u64().expect("an age");
+    assert!((71_000_000..=141_000_000).contains(&age), "{measured}");
+    let jobs = measured["age_jobs"].as_array().expect("jobs");
+    let length = |job: &serde_json::Value| {
+        job["write_ns"].as_u64().expect("a write") - job["read_ns"].as_u64().expect("a read")
+    };
+    assert_eq!(jobs.iter().map(length).collect::<Vec<_>>(), [30_000_000, 40_000_000, 1_000_000]);
+    let ended = run(&scratch, &["execute", "system.toml"]);
+    assert_eq!(ended.code, Some(3), "{}", ended.err);
+    assert!(ended.err.contains("camera has `logical_execution_time`"), "{}", ended.err);
+    let channel = format!("{text}\n[[channel]]\nfrom = \"camera\"\nto = \"detect\"\n");
+    scratch.file("system.toml", &channel);
+    let ended = run(&scratch, &["analyze", "system.toml"]);
+    assert_eq!(ended.code, Some(2), "{}", ended.err);
+    assert!(ended.err.contains("has `logical_execution_time` and a channel"), "{}", ended.err);
+}
+
 /// The page of a run has the jobs that carry the data of the worst latencies.
 #[test]
 fn the_page_has_the_jobs_of_the_longest_latencies() {

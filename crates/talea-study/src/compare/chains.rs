@@ -47,7 +47,8 @@ pub fn chain_bounds(
         };
         let responses: Vec<Vec<Option<Span>>> =
             models.iter().map(|model| model.bounds.iter().map(response).collect()).collect();
-        let model = ChainModel { roots: &roots, tasks: &tasks, links: &chain.links };
+        let (links, logical) = (&chain.links, &vec![false; tasks.len()]);
+        let model = ChainModel { roots: &roots, tasks: &tasks, links, logical };
         model.bound(&responses).bounds.ok()
     };
     [bound(false), bound(true)]

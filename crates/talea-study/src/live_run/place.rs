@@ -13,6 +13,14 @@ pub type CpuAssignment = Vec<Vec<u32>>;
 /// # Errors
 /// The reason why that is not possible (`NotExecutable`).
 pub fn place(system: &System, wanted: Option<&CpuSet>) -> anyhow::Result<CpuAssignment> {
+    for root in &system.roots {
+        if let Some(task) = root.logical.iter().position(|&is_logical| is_logical) {
+            return Err(not_executable(format!(
+                "{} has `logical_execution_time`: no output waits for its deadline on real threads, so such files can be simulated (talea simulate), not executed",
+                root.tasks[task]
+            )));
+        }
+    }
     let usable =
         sched::get_affinity(Tid::current()).map_err(|error| not_executable(error.to_string()))?;
     let cpus: Vec<u32> = system.roots.iter().map(|root| root.tree.cpus).collect();

@@ -142,6 +142,7 @@ mod tests {
             programs: vec![None],
             users: vec![None],
             health: vec![talea_core::health::Health::default()],
+            logical: vec![false],
             phases_known: false,
             surroundings: Environment::default(),
         }

@@ -25,6 +25,8 @@ pub struct Outline {
     pub sinks: Vec<TaskId>,
     /// `in_chain[task]`: whether a chain contains the task, so that its jobs are recorded.
     pub in_chain: Vec<bool>,
+    /// `logical[task]`: whether its jobs read at their release and write at their deadline.
+    pub logical: Vec<bool>,
     /// Whether overheads or stalls delay the run. If so, a budget falls more slowly than time
     /// passes.
     pub has_interference: bool,
@@ -89,6 +91,7 @@ impl Outline {
             name: root.name.clone(),
             cpus: tree.cpus,
             in_chain: vec![false; root.tasks.len()],
+            logical: root.logical.clone(),
             has_interference: !root.surroundings.stalls.is_empty()
                 || root.surroundings.overheads != Overheads::default(),
             ..Outline::default()

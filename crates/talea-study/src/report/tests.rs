@@ -20,6 +20,7 @@ fn outline(name: &str) -> Outline {
     let table = SlotTable { name: name.into(), cpu: None, frame_ns: 10, slots: vec![slot] };
     Outline {
         in_chain: Vec::new(),
+        logical: Vec::new(),
         name: name.into(),
         cpus: 1,
         tasks: vec![task],

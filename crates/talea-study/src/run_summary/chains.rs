@@ -119,6 +119,11 @@ fn jobs<'r>(
         if of.has_gap {
             return Err("the record has gaps");
         }
+        if of.is_late {
+            return Err(
+                "a job with logical execution time was late, so that its output was missing",
+            );
+        }
         // A token that is lost shifts the pairs of jobs at the two ends of a channel.
         let lost = root.events.overflows + root.events.underflows + root.events.not_activated;
         if chain.links.contains(&Link::Channel) && lost + root.tasks[task].refused > 0 {

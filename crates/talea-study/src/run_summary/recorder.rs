@@ -52,7 +52,7 @@ impl<'a> RunRecorder<'a> {
             schedule: is_drawn.then(|| Schedule::new(outline.cpus, MAX_DRAWN)),
             curves: vec![BudgetCurve::default(); outline.servers.len()],
             events: EventCounts::default(),
-            chain_jobs: ChainJobs::new(&outline.in_chain),
+            chain_jobs: ChainJobs::new(&outline.in_chain, &outline.logical),
             csv: csv.map(|csv| (csv, ExecIntervals::new(outline.cpus, tasks))),
             failed: None,
             trace: trace.map(|trace| trace.root(outline, duration)),

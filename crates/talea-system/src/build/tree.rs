@@ -86,6 +86,13 @@ pub(super) fn tree(
         }
     }
     join(plan, root, &mut tree, &nodes, &mut costs);
+    let is_logical = |number: usize| draft.tasks[number].parameters.is_logical;
+    for (&(number, _), &id) in nodes.iter().filter(|((number, _), _)| is_logical(*number)) {
+        if tree.channels.iter().any(|channel| channel.from == id || channel.to == id) {
+            channel_of_logical(&draft.tasks[number].name, findings);
+            return None;
+        }
+    }
     places.channels = plan.joined[root].iter().map(|&at| &draft.channels[at].place).collect();
     if let Err(error) =
         mutate!("system-admit", tree.check().and_then(|()| tree.admit()), tree.check())
@@ -106,6 +113,7 @@ pub(super) fn tree(
             .iter()
             .map(|program| program.map(|program| program.health).unwrap_or_default())
             .collect(),
+        logical: tasks.iter().map(|&(_, (number, _))| is_logical(number)).collect(),
         name: draft.schedulers[root].name.name.clone(),
         tree,
         sources,
@@ -115,6 +123,15 @@ pub(super) fn tree(
         tasks: tasks.into_iter().map(|(name, _)| name).collect(),
         surroundings,
     })
+}
+
+/// Reports a channel of a task with logical execution time.
+fn channel_of_logical(task: &Named, findings: &mut [Findings<'_>]) {
+    let what = format!("{} has `logical_execution_time` and a channel", quoted(&task.name));
+    let why = "a channel passes its tokens at the completion of a job, not at its deadline";
+    let remedy =
+        "leave out `logical_execution_time`, or let a register take the place of the channel";
+    findings[task.file].error(&task.at, words(what, why, remedy));
 }
 
 /// Returns the shared resources of one root, in its order.

@@ -109,6 +109,7 @@ pub(super) fn task(
     let priority = optional(table, "priority", findings, byte);
     let criticality = optional(table, "criticality", findings, byte);
     let enforce = optional(table, "enforce", findings, Field::boolean);
+    let is_logical = optional(table, "logical_execution_time", findings, Field::boolean);
     let backlog =
         optional(table, "backlog", findings, |field, findings| field.integer(0, 1 << 20, findings));
     let count =
@@ -172,6 +173,7 @@ pub(super) fn task(
         parameters: ParametersDraft {
             period,
             deadline: deadline.ok()?,
+            is_logical: is_logical.ok()?.unwrap_or(false),
             priority: priority.ok()?,
             criticality: criticality.ok()?,
         },

@@ -17,6 +17,8 @@ pub(super) struct Place<'t> {
     pub(super) parent: &'t str,
     /// Whether an offset of zero is written, too.
     pub(super) phases_known: bool,
+    /// Whether jobs read at their release and write at their deadline.
+    pub(super) is_logical: bool,
 }
 
 /// Program of a task.
@@ -55,6 +57,9 @@ pub(super) fn write(
     }
     if spec.enforced {
         pair(out, "enforce", "true");
+    }
+    if place.is_logical {
+        pair(out, "logical_execution_time", "true");
     }
     standing(out, place, spec);
     if let Some(cost) = source.cost.by_version().first() {

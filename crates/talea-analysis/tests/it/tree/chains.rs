@@ -19,16 +19,18 @@ const POLICIES: [PolicySpec; 5] = [
     PolicySpec::Fifo,
 ];
 
-/// Recorder of first dispatches and completions.
-#[derive(Default)]
+/// Recorder of first dispatches and completions; of releases and deadlines for tasks with logical
+/// execution time.
 struct Recorder {
     reads: Vec<Option<Time>>,
     jobs: Vec<Vec<ReadWrite>>,
+    logical: Vec<bool>,
 }
 
 impl Recorder {
-    fn new(tasks: usize) -> Recorder {
-        Recorder { reads: vec![None; tasks], jobs: vec![Vec::new(); tasks] }
+    fn new(logical: Vec<bool>) -> Recorder {
+        let tasks = logical.len();
+        Recorder { reads: vec![None; tasks], jobs: vec![Vec::new(); tasks], logical }
     }
 }
 
@@ -40,7 +42,9 @@ impl Sink for Recorder {
     fn on_completion(&mut self, job: &Completion) {
         let task = job.task.0 as usize;
         let read = self.reads[task].take().expect("a first dispatch");
-        self.jobs[task].push(ReadWrite { read, write: job.end });
+        let (read, write) =
+            if self.logical[task] { (job.release, job.deadline) } else { (read, job.end) };
+        self.jobs[task].push(ReadWrite { read, write });
     }
 }
 
@@ -49,9 +53,22 @@ struct Case {
     roots: Vec<(Tree, Vec<Source>)>,
     tasks: Vec<(usize, usize)>,
     links: Vec<Link>,
+    /// `logical[i]`: whether task `i` of the chain has logical execution time.
+    logical: Vec<bool>,
 }
 
 impl Case {
+    fn new(roots: Vec<(Tree, Vec<Source>)>, tasks: Vec<(usize, usize)>, links: Vec<Link>) -> Case {
+        let logical = vec![false; tasks.len()];
+        Case { roots, tasks, links, logical }
+    }
+
+    /// Draws the tasks with logical execution time.
+    fn with_logical(self, rng: &mut Rng) -> Case {
+        let logical = self.tasks.iter().map(|_| rng.below(3) == 0).collect();
+        Case { logical, ..self }
+    }
+
     fn bound(&self, phases_known: bool) -> ChainBound {
         let models: Vec<RootModel<'_>> = self
             .roots
@@ -62,7 +79,8 @@ impl Case {
             .iter()
             .map(|model| model.bounds().into_iter().map(|bound| bound.bound.ok()).collect())
             .collect();
-        ChainModel { roots: &models, tasks: &self.tasks, links: &self.links }.bound(&responses)
+        let (tasks, links, logical) = (&self.tasks, &self.links, &self.logical);
+        ChainModel { roots: &models, tasks, links, logical }.bound(&responses)
     }
 
     fn simulate(&self, seed: u64, until: u64) -> Latencies {
@@ -71,10 +89,17 @@ impl Case {
             .iter()
             .zip(0..)
             .map(|((tree, sources), number)| {
+                let mut logical = vec![false; sources.len()];
+                let of_chain = self.tasks.iter().zip(&self.logical);
+                for (&(root, task), &is_logical) in of_chain {
+                    if root as u64 == number {
+                        logical[task] = is_logical;
+                    }
+                }
                 let workload = Workload { sources: sources.clone(), seed: seed + number };
                 let mut world =
                     Simulation::new(tree.build().expect("a tree"), tree.cpus, &workload);
-                let mut seen = Recorder::new(sources.len());
+                let mut seen = Recorder::new(logical);
                 world.run(Time::from_ns(until), &mut seen);
                 seen.jobs
             })
@@ -84,7 +109,7 @@ impl Case {
     }
 
     fn describe(&self) -> String {
-        format!("{:?} {:?} {:?}", self.roots, self.tasks, self.links)
+        format!("{:?} {:?} {:?} {:?}", self.roots, self.tasks, self.links, self.logical)
     }
 }
 
@@ -155,7 +180,7 @@ fn random(rng: &mut Rng, policy: &PolicySpec, varies: bool) -> Case {
         })
         .collect();
     let links = vec![Link::Register; tasks.len() - 1];
-    Case { roots, tasks, links }
+    Case::new(roots, tasks, links).with_logical(rng)
 }
 
 /// Checks that the latencies are at most the bounds. Returns whether one of them is attained: the
@@ -219,11 +244,17 @@ fn known_phases_have_the_latencies_of_a_long_simulation() {
 #[test]
 fn the_longest_latency_of_all_phases_is_at_most_the_bound() {
     let periods = [3, 4, 6];
-    let (mut sets, mut equal) = (0, 0);
+    let (mut sets, mut equal, mut equal_logical) = (0, 0, 0);
     for policy in [PolicySpec::FixedPriority, PolicySpec::Edf] {
         for shape in 0..27_u64 {
             let period = |task: u32| periods[(shape / 3_u64.pow(task) % 3) as usize];
-            for (order, preemptive) in [(0, true), (1, true), (1, false)] {
+            for (order, preemptive, logical) in [
+                (0, true, [false; 3]),
+                (1, true, [false; 3]),
+                (1, false, [false; 3]),
+                (0, true, [false, true, false]),
+                (0, true, [true; 3]),
+            ] {
                 let mut longest = Latencies::default();
                 let case = |offsets: [u64; 3]| {
                     let mut root = SchedulerSpec::new("root", policy.clone());
@@ -242,11 +273,9 @@ fn the_longest_latency_of_all_phases_is_at_most_the_bound() {
                             cost: Cost::Constant(Work::from_ns(1)),
                         });
                     }
-                    Case {
-                        roots: vec![(tree, sources)],
-                        tasks: vec![(0, 0), (0, 1), (0, 2)],
-                        links: vec![Link::Register; 2],
-                    }
+                    let tasks = vec![(0, 0), (0, 1), (0, 2)];
+                    let case = Case::new(vec![(tree, sources)], tasks, vec![Link::Register; 2]);
+                    Case { logical: logical.to_vec(), ..case }
                 };
                 let bound = case([0; 3]).bound(false);
                 for offsets in 0..period(0) * period(1) * period(2) {
@@ -262,12 +291,16 @@ fn the_longest_latency_of_all_phases_is_at_most_the_bound() {
                     longest.age = longest.age.max_by_length(found.age);
                 }
                 sets += 1;
-                equal += u64::from(check(&case([0; 3]), &bound, &longest));
+                let is_equal = u64::from(check(&case([0; 3]), &bound, &longest));
+                let is_logical = u64::from(logical == [true; 3]);
+                equal_logical += is_equal * is_logical;
+                equal += is_equal;
             }
         }
     }
-    println!("{equal} of {sets} bounds attained");
-    assert!(sets == 162 && equal > 5, "{equal}");
+    println!("{equal} of {sets} bounds attained, {equal_logical} with logical execution time");
+    assert!(sets == 270 && equal > 40, "{equal}");
+    assert!(equal_logical > 40, "{equal_logical}");
 }
 
 trait Longer: Sized {
@@ -319,7 +352,7 @@ fn graph(rng: &mut Rng) -> Case {
         tasks.insert(0, (1, 1));
         links.insert(0, Link::Register);
     }
-    Case { roots: vec![(tree, sources), other], tasks, links }
+    Case::new(vec![(tree, sources), other], tasks, links)
 }
 
 #[test]
@@ -349,7 +382,7 @@ fn in_order(tasks: &[(u64, u64, u8)]) -> Case {
     }
     let tasks = (0..tasks.len()).map(|task| (0, task)).collect::<Vec<_>>();
     let links = vec![Link::Register; tasks.len() - 1];
-    Case { roots: vec![(tree, sources)], tasks, links }
+    Case::new(vec![(tree, sources)], tasks, links)
 }
 
 /// Davare et al., DAC 2007: the sum of periods and responses. Dürr et al., CASES 2019: without the
@@ -365,6 +398,9 @@ fn bounds_are_the_published_sums() {
     assert_eq!(sum(&rising), (30 + 8 + 12 + 4 + 6 + 1, 30 + 8 + 12 + 4 + 1));
     let falling = in_order(&[(6, 1, 3), (12, 3, 2), (30, 3, 1)]);
     assert_eq!(sum(&falling), (6 + 12 + 30 + 8, 6 + 12 + 8));
+    // Henzinger et al., Proc. IEEE 91(1), 2003: the deadlines in place of the responses.
+    let logical = Case { logical: vec![true; 3], ..falling };
+    assert_eq!(sum(&logical), (12 + 24 + 60, 12 + 24 + 30));
 }
 
 /// A job that costs less may complete before the next task reads, or after.
@@ -391,4 +427,13 @@ fn a_chain_without_a_longest_separation_or_with_refusals_has_no_bound() {
     let NodeSpec::Task(spec) = spec else { panic!("a task") };
     spec.backlog = Backlog { capacity: 0 };
     assert_eq!(reason(&case), Err((1, ChainReason::Refusals)));
+}
+
+#[test]
+fn late_jobs_with_logical_execution_time_have_no_bound() {
+    let mut case = in_order(&[(4, 2, 3), (6, 3, 2)]);
+    let reason = |case: &Case| case.bound(false).bounds.map_err(|no| (no.task, no.reason));
+    assert!(reason(&case).is_ok(), "a response of 7 beyond the deadline of 6");
+    case.logical[1] = true;
+    assert_eq!(reason(&case), Err((1, ChainReason::Deadline)));
 }

@@ -108,7 +108,10 @@ fn bounds(
     responses: &[Vec<Option<Span>>],
 ) -> (ChainAnalysis, bool) {
     let tasks: Vec<(usize, usize)> = chain.tasks.iter().map(|of| (of.root, of.task)).collect();
-    let found = ChainModel { roots, tasks: &tasks, links: &chain.links }.bound(responses);
+    let logical: Vec<bool> =
+        chain.tasks.iter().map(|of| system.roots[of.root].logical[of.task]).collect();
+    let model = ChainModel { roots, tasks: &tasks, links: &chain.links, logical: &logical };
+    let found = model.bound(responses);
     let names: Vec<String> = chain.task_names(&system.roots).map(str::to_owned).collect();
     let bound = |of: fn(&ChainLatencies) -> Span| found.bounds.as_ref().ok().map(of);
     let test = found.bounds.is_ok().then_some(found.test);

@@ -104,6 +104,7 @@ impl Trial {
             programs: names.iter().map(program).collect::<anyhow::Result<_>>()?,
             users: vec![None; names.len()],
             health: vec![talea_core::health::Health::default(); names.len()],
+            logical: vec![false; names.len()],
             tasks: names,
             phases_known: false,
             surroundings: Environment::default(),
