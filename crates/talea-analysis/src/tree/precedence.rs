@@ -31,7 +31,8 @@
 //! affinities). A preempted job that is bound to its CPU waits while that CPU executes the level,
 //! and m = 1. By deadline, W_u is at most ⌊z/T_u⌋·C_u + min(C_u, z mod T_u), z = D_v − D_u + R_u:
 //! the last job of u has v's deadline, and the first one completes by its bound. In a preemptive
-//! root with equal affinities, fewer items than CPUs cause no delay.
+//! root with equal affinities, fewer items than CPUs cause no delay, unless one may inherit and is
+//! bound to the CPU of v.
 //!
 //! The window may also begin when the predecessors of v are complete; then the chain is v alone. On
 //! one CPU that serves equal keys in the order of release, only jobs with v's key that were

@@ -251,7 +251,9 @@ impl Forms<'_> {
         // Every CPU executes the level when a job waits or is preempted.
         let is_symmetric = system.items.iter().all(|of| of.mask == self.item(0).mask);
         let count = demands.len() + own_count;
-        if is_symmetric && system.preemptive && waits_for == 0 && holders == 0 {
+        // A holder that is bound to the CPU of the item may preempt it by inheritance.
+        let is_boosted = stays && level_needs != 0;
+        if is_symmetric && system.preemptive && waits_for == 0 && holders == 0 && !is_boosted {
             let enough = mutate!("tree-precedence-few", count < least as usize, count < 9);
             if enough && length <= item.period.saturating_sub(release) {
                 return Some(Some(release.saturating_add(length)));

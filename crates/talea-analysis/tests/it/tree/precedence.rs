@@ -348,6 +348,46 @@ fn all_phases_of_small_systems_are_within_the_bounds() {
     assert!(attained * 10 > bounds * 4, "{attained} of {bounds}");
 }
 
+/// `middle` preempts `holder` on its CPU, to which `holder` is bound. `urgent` waits for the device
+/// of `holder`, which then preempts `middle`, and so does `urgent` after it: 5 + 9 + 1.
+#[test]
+fn a_bound_holder_that_inherits_preempts_the_job_on_its_cpu() {
+    let mut tree = Tree::new(3, SchedulerSpec::new("root", PolicySpec::FixedPriority));
+    tree.migration = Migration::JobBoundaries;
+    let device = tree.accelerator("device");
+    let mut sources = Vec::new();
+    for (name, priority, cost, offset, uses) in [
+        ("holder", 1, 10, 0, true),
+        ("one", 2, 20, 0, false),
+        ("other", 3, 20, 0, false),
+        ("middle", 5, 5, 1, false),
+        ("urgent", 9, 1, 2, true),
+    ] {
+        let mut spec = TaskSpec::new(name, Span::from_ns(1_000));
+        spec.priority = priority;
+        let mut version = Version::new("only");
+        version.accelerators.extend(uses.then_some(device));
+        spec.versions.push(version);
+        tree.task(Tree::ROOT, spec);
+        sources.push(Source {
+            arrivals: Arrivals::Periodic {
+                offset: Span::from_ns(offset),
+                period: Span::from_ns(1_000),
+                jitter: Span::ZERO,
+            },
+            cost: Cost::Constant(Work::from_ns(cost)),
+        });
+    }
+    let answers = RootModel::new(&tree, &sources).bounds();
+    let workload = Workload { sources, seed: 1 };
+    let mut world = Simulation::new(tree.build().expect("a tree"), 3, &workload);
+    let mut jobs = Jobs::default();
+    world.run(Time::from_ns(90), &mut jobs);
+    let middle = jobs.ended.iter().find(|job| job.task.0 == 3).expect("a job");
+    assert_eq!(middle.response(), Span::from_ns(15));
+    assert!(answers[3].bound.clone().is_ok_and(|bound| bound >= middle.response()), "{answers:?}");
+}
+
 /// The predecessor on the other CPU completes after 1 to 10, so that two jobs of its successor can
 /// start within 11 and both delay the task below: 10 + 2·4.
 #[test]
