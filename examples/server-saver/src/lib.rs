@@ -20,7 +20,7 @@ struct Saver {
     deadline: Time,
 }
 
-/// Creates the server; constructor for a [`Registry`](talea_system::Registry).
+/// Creates the server; constructor for a `talea_system::Registry`.
 pub fn make(reservation: &Reservation) -> Box<dyn Server + Send> {
     Box::new(Saver {
         reservation: *reservation,
