@@ -21,6 +21,7 @@ pub mod clock;
 pub mod cpu_events;
 pub mod epoll;
 pub mod event_count;
+pub mod file_lock;
 pub mod files;
 pub mod launch;
 pub mod mlock;

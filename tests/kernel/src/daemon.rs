@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
+use talea_os::{Tid, proc};
 
 /// Lines that the daemon has written so far, and whether it has closed its standard error.
 type Lines = Arc<(Mutex<(Vec<String>, bool)>, Condvar)>;
@@ -188,6 +189,15 @@ impl Daemon {
     pub fn kill(&mut self) {
         self.signal(Signal::KILL);
         self.wait();
+    }
+
+    /// Kills the daemon and does not wait for its end. The caller must wait for the returned process.
+    #[track_caller]
+    pub fn kill_without_waiting(&mut self) -> Child {
+        self.signal(Signal::KILL);
+        let pid = Tid::new(self.pid()).expect("a process");
+        eventually("the daemon is killed", || proc::stat(pid).is_ok_and(|stat| stat.has_ended()));
+        self.child.take().expect("a running daemon")
     }
 
     /// Starts the daemon again, with the state that it has left.

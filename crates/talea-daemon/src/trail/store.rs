@@ -19,7 +19,7 @@
 //! synchronised to the disk: a crash of the kernel may lose the last seconds.
 
 use super::line::{self, Clocks};
-use rustix::fs::{FlockOperation, XattrFlags, fsetxattr};
+use rustix::fs::{XattrFlags, fsetxattr};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -27,7 +27,10 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use talea_broker::{AuditRecord, Subject};
 use talea_core::{Monotonic, mutate};
+use talea_os::file_lock;
 
+/// Name of the lock file. The directory itself is no lock: every user can read it, and so lock it.
+const LOCK: &str = "lock";
 /// Unit of the space that a file occupies, in bytes.
 const BLOCK: u64 = 4_096;
 /// Smallest and largest file, in bytes.
@@ -174,14 +177,16 @@ impl Store {
         talea_os::files::check_trusted_directory(directory).map_err(|untrusted| {
             io::Error::new(io::ErrorKind::PermissionDenied, untrusted.to_string())
         })?;
-        let lock = File::open(directory)?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|errno| {
-            match errno {
-                rustix::io::Errno::WOULDBLOCK => {
-                    io::Error::new(io::ErrorKind::AddrInUse, "another daemon writes there")
-                }
-                other => other.into(),
-            }
+        let path = directory.join(LOCK);
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(no_follow())
+            .open(&path)?;
+        let lock = file_lock::lock(&path, lock)?.taken().ok_or_else(|| {
+            io::Error::new(io::ErrorKind::AddrInUse, "another daemon writes there")
         })?;
         let mut streams = BTreeMap::new();
         for (owner, files) in list(directory)? {

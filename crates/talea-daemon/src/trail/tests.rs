@@ -138,7 +138,12 @@ fn one_daemon_writes_in_a_directory_at_a_time() {
     let error = Store::open(&directory.0, 1 << 20).expect_err("it is locked");
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     drop(store);
+    // Every user may open the directory, and lock it.
+    let opened = std::fs::File::open(&directory.0).expect("a directory");
+    rustix::fs::flock(&opened, rustix::fs::FlockOperation::LockExclusive).expect("a lock");
     directory.store(1 << 20);
+    let mode = directory.0.join("lock").metadata().expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
     // A directory that other users may change is refused.
     let open = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(&directory.0, open).expect("it is ours");

@@ -2,7 +2,7 @@
 //!
 //! Invariants. The process that holds the lock file beside the socket owns the path; a second
 //! instance gets the pid of the first. The file at the path is only replaced if it is a socket that
-//! no process answers. A new socket is made beside the path and renamed to it when it listens with
+//! no process answers, or whose process has ended and holds the lock still ([`file_lock`]). A new socket is made beside the path and renamed to it when it listens with
 //! its final owner and mode. So no client connects while its permissions are too wide, and a client
 //! finds either the old socket, which refuses, or the new one, never a missing or a closed one.
 //!
@@ -10,6 +10,7 @@
 //! two files.
 
 use super::{address, connect, socket};
+use crate::file_lock::{self, Lock};
 use crate::sys::{check, errno, is};
 use std::ffi::{CString, OsStr};
 use std::fmt;
@@ -76,8 +77,10 @@ pub struct Listener {
 impl Listener {
     /// Listens at `path`. Up to `backlog` connections may wait to be accepted.
     pub fn bind(path: &Path, access: Access, backlog: u32) -> Result<Listener, BindError> {
-        let lock = lock(path)?;
-        check_stale(path)?;
+        let (lock, is_orphaned) = lock(path)?;
+        if !is_orphaned {
+            check_stale(path)?;
+        }
         let os = |doing: &'static str| {
             move |error: io::Error| BindError::Os { doing, path: path.to_owned(), error }
         };
@@ -182,8 +185,8 @@ impl AsFd for Listener {
 }
 
 /// Locks the file named `path` with `.lock` appended, and writes the number of this process into
-/// it.
-fn lock(path: &Path) -> Result<File, BindError> {
+/// it. The second result is whether a killed process had the lock, and so the socket.
+fn lock(path: &Path) -> Result<(File, bool), BindError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let name = PathBuf::from(name);
@@ -191,7 +194,7 @@ fn lock(path: &Path) -> Result<File, BindError> {
         let path = name.clone();
         move |error: io::Error| BindError::Os { doing, path, error }
     };
-    let mut file = OpenOptions::new()
+    let file = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
@@ -208,24 +211,19 @@ fn lock(path: &Path) -> Result<File, BindError> {
     // A process that can open the file can hold its lock and keep every later daemon out.
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
         .map_err(os("chmod"))?;
-    match rustix::fs::flock(
-        &file,
-        mutate!(
-            "recovery-second-daemon",
-            rustix::fs::FlockOperation::NonBlockingLockExclusive,
-            rustix::fs::FlockOperation::NonBlockingLockShared
-        ),
-    ) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
+    let locked =
+        mutate!("recovery-second-daemon", file_lock::lock(&name, file), Ok(Lock::Taken(file)));
+    let (mut file, is_orphaned) = match locked.map_err(os("lock"))? {
+        Lock::Taken(file) => (file, false),
+        Lock::Replaced(file) => (file, true),
+        Lock::Held(mut file) => {
             let mut text = String::new();
             let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
             return Err(BindError::InUse { path: path.to_owned(), pid });
         }
-        Err(error) => return Err(os("flock")(error.into())),
-    }
+    };
     file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(os("write"))?;
-    Ok(file)
+    Ok((file, is_orphaned))
 }
 
 /// Checks that the file at `path`, if any, is a socket that no process answers.

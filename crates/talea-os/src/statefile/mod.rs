@@ -19,6 +19,7 @@
 mod map;
 
 use crate::clock;
+use crate::file_lock;
 use crate::files;
 use crate::sys::errno;
 use map::Map;
@@ -188,13 +189,8 @@ impl StateFile {
                 mode: meta.mode() & 0o7777,
             });
         }
-        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(StateError::InUse { path: path.to_owned() });
-            }
-            Err(error) => return Err(os("lock")(error.into())),
-        }
+        let locked = file_lock::lock(path, file).map_err(os("lock"))?;
+        let file = locked.taken().ok_or_else(|| StateError::InUse { path: path.to_owned() })?;
         // Read again: it may have grown while another process held it.
         let length = file.metadata().map_err(os("stat"))?.len() as usize;
         let capacity = capacity.max(length.saturating_sub(HEADER) / slot_size(record_size));

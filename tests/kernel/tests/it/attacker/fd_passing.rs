@@ -2,7 +2,10 @@
 //! descriptor nor waits for it.
 
 use super::fixture::{Fixture, code, send_parcel, send_parcel_if, small, unlimited};
-use talea_kernel_tests::{kernel, needs_root};
+use std::time::Duration;
+use talea_kernel_tests::bench::discharge;
+use talea_kernel_tests::{Agent, BOB, Bench, Daemon, Runs, config, kernel, needs, needs_root};
+use talea_os::{Tid, proc};
 use talea_proto::{Code, Reply, Request, ThreadRef};
 
 #[test]
@@ -181,6 +184,44 @@ fn retif_d2_a_file_whose_close_hangs_delays_only_its_sender() {
     // With its program the file system ends.
     drop(root);
     fixture.is_unharmed();
+}
+
+#[test]
+fn attack_25_a_daemon_starts_while_the_killed_one_closes_a_file_that_hangs() {
+    needs_root!();
+    needs!("FUSE", std::path::Path::new("/dev/fuse").exists());
+    let bench = Bench::new("attack-hung-kill");
+    let text = format!("[daemon]\naccess = \"off\"\n{}", config::PLUGINS);
+    let mut daemon = Daemon::start(&bench, &text);
+    let mut number = 0;
+    Runs::at_least(1).repeat(|| {
+        number += 1;
+        let bob = Agent::user(BOB);
+        let (tid, owner) = (bob.thread(), bob.connect(&daemon));
+        owner.attach(owner.create(unlimited()).spec, tid);
+        let attr = kernel::attr(tid);
+        let file = bench.write(&format!("hung-{number}"), "").display().to_string();
+        let mut command = std::process::Command::new("unshare");
+        command
+            .args(["--mount", "--propagation", "private", "--"])
+            .arg(super::test_clients(&bench));
+        let sender = Agent::start(command, 0);
+        let client = sender.connect(&daemon);
+        send_parcel_if(&client, &Request::Status, &format!("hung {file}"))?;
+        // Its thread closes the file now, until the file system answers two seconds later.
+        std::thread::sleep(Duration::from_millis(100));
+        let mut killed = daemon.kill_without_waiting();
+        daemon.restart();
+        let pid = Tid::new(killed.id() as i32).expect("a process");
+        let had_not_ended = matches!(killed.try_wait(), Ok(None)) && proc::stat(pid).is_ok();
+        let asking = bob.connect(&daemon);
+        assert!(matches!(asking.ask(&Request::Status), Reply::Status(_)));
+        assert_eq!(kernel::attr(tid), attr, "the grant is in force");
+        drop(sender);
+        killed.wait().expect("wait");
+        discharge(killed.id() as i32);
+        had_not_ended.then_some(())
+    });
 }
 
 #[test]
