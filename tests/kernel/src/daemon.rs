@@ -191,7 +191,7 @@ impl Daemon {
         self.wait();
     }
 
-    /// Kills the daemon and does not wait for its end. The caller must wait for the returned process.
+    /// Kills the daemon and does not wait for its end. The caller must wait for the process.
     #[track_caller]
     pub fn kill_without_waiting(&mut self) -> Child {
         self.signal(Signal::KILL);

@@ -2,9 +2,10 @@
 //!
 //! Invariants. The process that holds the lock file beside the socket owns the path; a second
 //! instance gets the pid of the first. The file at the path is only replaced if it is a socket that
-//! no process answers, or whose process has ended and holds the lock still ([`file_lock`]). A new socket is made beside the path and renamed to it when it listens with
-//! its final owner and mode. So no client connects while its permissions are too wide, and a client
-//! finds either the old socket, which refuses, or the new one, never a missing or a closed one.
+//! no process answers, or whose process has ended and still holds the lock ([`file_lock`]). A new
+//! socket is made beside the path and renamed to it when it listens with its final owner and mode.
+//! So no client connects while its permissions are too wide, and a client finds either the old
+//! socket, which refuses, or the new one, never a missing or a closed one.
 //!
 //! The lock file stays when the listener is dropped: removing a lock file lets two processes lock
 //! two files.
