@@ -22,7 +22,7 @@ use crate::{Tid, proc};
 use rustix::fs::{FlockOperation, flock, major, minor};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Seek};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use talea_core::mutate;
@@ -51,7 +51,23 @@ impl Lock {
     }
 }
 
-/// Locks `file`, which the caller has opened at `path`.
+/// Opens the file at `path`, which other users cannot open, or creates it. Follows no symbolic link
+/// and waits for no other end of a FIFO, so the caller can check what it has opened.
+///
+/// # Errors
+/// The kernel's error.
+pub fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+}
+
+/// Locks `file`, which the caller has opened at `path`. A copy is read and written from its start.
 ///
 /// # Errors
 /// The kernel's error.
@@ -98,14 +114,7 @@ fn replace(path: &Path, old: &File) -> io::Result<Option<File>> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     let name = PathBuf::from(name);
-    let mut copy = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(&name)?;
+    let mut copy = open(&name)?;
     if !try_lock(&copy)? || !is_at(&copy, &name)? || !is_at(old, path)? {
         return Ok(None);
     }
@@ -113,7 +122,8 @@ fn replace(path: &Path, old: &File) -> io::Result<Option<File>> {
     copy.set_len(0)?;
     fchown(&copy, Some(meta.uid()), Some(meta.gid()))?;
     copy.set_permissions(meta.permissions())?;
-    io::copy(&mut File::open(path)?, &mut copy)?;
+    io::copy(&mut &*old, &mut copy)?;
+    copy.rewind()?;
     std::fs::rename(&name, path)?;
     Ok(Some(copy))
 }
@@ -143,17 +153,13 @@ mod tests {
     fn a_lock_of_a_living_process_stays() {
         let directory = std::env::temp_dir();
         let path = directory.join(format!("talea-file-lock-{}", std::process::id()));
-        let open = || {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(true).truncate(false).open(&path)
-        };
-        let held = lock(&path, open().expect("a file")).expect("a lock").taken();
-        let again = lock(&path, open().expect("a file")).expect("an answer");
+        let held = lock(&path, open(&path).expect("a file")).expect("a lock").taken();
+        let again = lock(&path, open(&path).expect("a file")).expect("an answer");
         assert!(matches!(again, Lock::Held(_)), "{again:?}");
         let held = held.expect("it was free");
         assert!(is_at(&held, &path).expect("a file"), "it was not replaced");
         drop(held);
-        let again = lock(&path, open().expect("a file")).expect("an answer");
+        let again = lock(&path, open(&path).expect("a file")).expect("an answer");
         assert!(matches!(again, Lock::Taken(_)), "{again:?}");
         std::fs::remove_file(&path).expect("our file");
     }

@@ -166,6 +166,8 @@ fn d14_what_the_computer_cannot_give_is_refused_with_a_remedy() {
     let greedy = SYSTEM
         .replacen("cost = \"2ms\"", "cost = \"9ms\"", 1)
         .replace("cost = \"10ms\"", "cost = \"9ms\"");
+    let logical =
+        SYSTEM.replacen("cost = \"2ms\"", "cost = \"2ms\"\nlogical_execution_time = true", 1);
     let wide = SYSTEM.replacen("policy = \"fp\"", "policy = \"fp\"\ncpus = 64", 1);
     for (text, of, why) in [
         (&relative, "control", "relative to a folder"),
@@ -175,6 +177,7 @@ fn d14_what_the_computer_cannot_give_is_refused_with_a_remedy() {
         (&unplayed, "control", "no program plays the task"),
         (&greedy, "cpu0", "real-time threads"),
         (&wide, "cpu0", "one CPU"),
+        (&logical, "control", "logical_execution_time"),
     ] {
         let ended = plan(&scratch, text, &["--json", "--unproved"]);
         assert_eq!(ended.code, Some(3), "{why}: {}{}", ended.out, ended.err);

@@ -178,14 +178,7 @@ impl Store {
             io::Error::new(io::ErrorKind::PermissionDenied, untrusted.to_string())
         })?;
         let path = directory.join(LOCK);
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(no_follow())
-            .open(&path)?;
-        let lock = file_lock::lock(&path, lock)?.taken().ok_or_else(|| {
+        let lock = file_lock::lock(&path, file_lock::open(&path)?)?.taken().ok_or_else(|| {
             io::Error::new(io::ErrorKind::AddrInUse, "another daemon writes there")
         })?;
         let mut streams = BTreeMap::new();

@@ -15,11 +15,11 @@ use crate::file_lock::{self, Lock};
 use crate::sys::{check, errno, is};
 use std::ffi::{CString, OsStr};
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use talea_core::mutate;
@@ -195,15 +195,7 @@ fn lock(path: &Path) -> Result<(File, bool), BindError> {
         let path = name.clone();
         move |error: io::Error| BindError::Os { doing, path, error }
     };
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(&name)
-        .map_err(os("open"))?;
+    let file = file_lock::open(&name).map_err(os("open"))?;
     let meta = file.metadata().map_err(os("stat"))?;
     let ours = meta.uid() == 0 || meta.uid() == rustix::process::geteuid().as_raw();
     if !meta.is_file() || !ours || meta.nlink() != 1 {

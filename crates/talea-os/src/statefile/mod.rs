@@ -24,9 +24,9 @@ use crate::files;
 use crate::sys::errno;
 use map::Map;
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use talea_core::Span;
 use talea_core::mutate;
@@ -158,15 +158,7 @@ impl StateFile {
     ) -> Result<StateFile, StateError> {
         let os =
             |doing| move |error: io::Error| StateError::Os { doing, path: path.to_owned(), error };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(path)
-            .map_err(os("open"))?;
+        let file = file_lock::open(path).map_err(os("open"))?;
         let meta = file.metadata().map_err(os("stat"))?;
         let euid = rustix::process::geteuid().as_raw();
         let service = (euid == 0).then(|| service_user(path)).flatten();

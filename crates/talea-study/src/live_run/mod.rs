@@ -22,7 +22,7 @@ pub use dry_run::{LoadEstimate, estimate_load, estimate_rate, with_changes};
 pub use kernel_check::{KernelCheck, check, machine_lost_time};
 pub use mechanism::Mechanism;
 pub use native::replay_if_native;
-pub use place::{CpuAssignment, place};
+pub use place::{CpuAssignment, logical_task, place};
 pub use recording::{Recording, SourceTexts};
 pub use report::{
     isolation_failure_text, policy_change_text, print_limits, refused_file, replay_error, summarize,

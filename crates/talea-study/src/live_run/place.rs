@@ -13,18 +13,23 @@ pub type CpuAssignment = Vec<Vec<u32>>;
 /// # Errors
 /// The reason why that is not possible (`NotExecutable`).
 pub fn place(system: &System, wanted: Option<&CpuSet>) -> anyhow::Result<CpuAssignment> {
-    for root in &system.roots {
-        if let Some(task) = root.logical.iter().position(|&is_logical| is_logical) {
-            return Err(not_executable(format!(
-                "{} has `logical_execution_time`: no output waits for its deadline on real threads, so such files can be simulated (talea simulate), not executed",
-                root.tasks[task]
-            )));
-        }
+    if let Some(task) = logical_task(system) {
+        return Err(not_executable(format!(
+            "{task} has `logical_execution_time`: no output waits for its deadline on real threads, so such files can be simulated (talea simulate), not executed"
+        )));
     }
     let usable =
         sched::get_affinity(Tid::current()).map_err(|error| not_executable(error.to_string()))?;
     let cpus: Vec<u32> = system.roots.iter().map(|root| root.tree.cpus).collect();
     assign(&cpus, &usable, wanted).map_err(not_executable)
+}
+
+/// Returns a task with logical execution time, if there is one: no run has it.
+pub fn logical_task(system: &System) -> Option<&str> {
+    system.roots.iter().find_map(|root| {
+        let task = root.logical.iter().position(|&is_logical| is_logical)?;
+        Some(root.tasks[task].as_str())
+    })
 }
 
 fn assign(

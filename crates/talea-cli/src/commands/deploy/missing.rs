@@ -160,7 +160,16 @@ fn of_real_time(root: &Root, plan: &RootPlan, machine: &SystemInfo) -> Option<Mi
     })
 }
 
-/// Returns a finding if the computer has too few CPUs.
+/// Returns the finding about a task with logical execution time.
+pub(super) fn of_logical(task: &str) -> Missing {
+    Missing::new(
+        task,
+        "no output of a program waits for the deadline of its job (`logical_execution_time`)",
+        "remove the key; talea simulate and talea analyze take it",
+    )
+}
+
+/// Returns the finding about CPUs that cannot be assigned.
 pub(super) fn of_cpus(file: &Path, why: &str) -> Missing {
     Missing::new(&file.display().to_string(), why, "name other CPUs with --cpus, or describe fewer")
 }

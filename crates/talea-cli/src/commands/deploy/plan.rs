@@ -12,7 +12,7 @@ use talea_deploy::{Command, Difference, FileHash, Generation, RootSpec, TaskSpec
 use talea_os::sched;
 use talea_os::sysinfo::SystemInfo;
 use talea_study::exit::Exit;
-use talea_study::live_run::{SourceTexts, place};
+use talea_study::live_run::{SourceTexts, logical_task, place};
 use talea_study::options::Output;
 use talea_study::output::{colored, note};
 use talea_system::{Registry, System};
@@ -68,10 +68,15 @@ fn plan(
 ) -> anyhow::Result<PlanReport> {
     let machine = SystemInfo::probe()?;
     let mut missing = missing::of_files(texts);
-    let cpus = match place(system, args.cpus.as_ref()) {
+    let places = match logical_task(system) {
+        Some(task) => Err(missing::of_logical(task)),
+        None => place(system, args.cpus.as_ref())
+            .map_err(|why| missing::of_cpus(&args.file, &why.to_string())),
+    };
+    let cpus = match places {
         Ok(places) => places.iter().map(|cpus| cpus.iter().copied().collect()).collect(),
-        Err(why) => {
-            missing.push(missing::of_cpus(&args.file, &why.to_string()));
+        Err(finding) => {
+            missing.push(finding);
             missing::placeholders(system)
         }
     };

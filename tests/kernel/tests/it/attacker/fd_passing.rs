@@ -2,9 +2,10 @@
 //! descriptor nor waits for it.
 
 use super::fixture::{Fixture, code, send_parcel, send_parcel_if, small, unlimited};
-use std::time::Duration;
 use talea_kernel_tests::bench::discharge;
-use talea_kernel_tests::{Agent, BOB, Bench, Daemon, Runs, config, kernel, needs, needs_root};
+use talea_kernel_tests::{
+    Agent, BOB, Bench, Daemon, Runs, config, eventually, kernel, needs, needs_root,
+};
 use talea_os::{Tid, proc};
 use talea_proto::{Code, Reply, Request, ThreadRef};
 
@@ -186,6 +187,18 @@ fn retif_d2_a_file_whose_close_hangs_delays_only_its_sender() {
     fixture.is_unharmed();
 }
 
+/// Whether a close thread of the daemon is in the system call `close`.
+fn closes_a_file(daemon: i32) -> bool {
+    /// Number of the system call: that of the generic table is 57.
+    const CLOSE: &str = if cfg!(target_arch = "x86_64") { "3" } else { "57" };
+    let tasks = std::fs::read_dir(format!("/proc/{daemon}/task")).expect("a process");
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    tasks.flatten().map(|task| task.path()).any(|task| {
+        let call = read(task.join("syscall"));
+        read(task.join("comm")).trim() == "closing" && call.split(' ').next() == Some(CLOSE)
+    })
+}
+
 #[test]
 fn attack_25_a_daemon_starts_while_the_killed_one_closes_a_file_that_hangs() {
     needs_root!();
@@ -209,7 +222,7 @@ fn attack_25_a_daemon_starts_while_the_killed_one_closes_a_file_that_hangs() {
         let client = sender.connect(&daemon);
         send_parcel_if(&client, &Request::Status, &format!("hung {file}"))?;
         // Its thread closes the file now, until the file system answers two seconds later.
-        std::thread::sleep(Duration::from_millis(100));
+        eventually("a thread closes the file", || closes_a_file(daemon.pid()));
         let mut killed = daemon.kill_without_waiting();
         daemon.restart();
         let pid = Tid::new(killed.id() as i32).expect("a process");
@@ -217,6 +230,10 @@ fn attack_25_a_daemon_starts_while_the_killed_one_closes_a_file_that_hangs() {
         let asking = bob.connect(&daemon);
         assert!(matches!(asking.ask(&Request::Status), Reply::Status(_)));
         assert_eq!(kernel::attr(tid), attr, "the grant is in force");
+        // The lock is that of the new daemon, and names it.
+        let second = daemon.command(&[]).output().expect("talead");
+        let said = String::from_utf8_lossy(&second.stderr).into_owned();
+        assert!(said.contains(&format!("in use by process {};", daemon.pid())), "{said}");
         drop(sender);
         killed.wait().expect("wait");
         discharge(killed.id() as i32);
