@@ -9,6 +9,7 @@
 //! | wake-up between D and T | full budget, deadline D from now | throttle until the next period |
 //! | exhausted, soft | full budget, deadline T later | full budget, deadline T later |
 //! | exhausted, hard | throttle until the next period | throttle until the next period |
+//! | exhausted, hard, after the start of the next period | start that period at once, as in Linux | start that period at once |
 //!
 //! The budget *fits* if the remaining budget can be consumed before the deadline at the reserved
 //! density Q/D. Equality fits, as in Linux; on equality the paper resets budget and deadline. The
@@ -132,8 +133,16 @@ impl Server for Cbs {
 
     fn idle(&mut self, _now: Time) {}
 
-    fn charge(&mut self, _now: Time, used: Work) {
+    fn charge(&mut self, now: Time, used: Work) {
         self.remaining = self.remaining.checked_sub(used).expect("no more than the budget");
+        // Without a pause: a polling server above would lose its budget in it.
+        if self.remaining.is_zero()
+            && mutate!("core-server-cbs-behind", self.next_period() < now, false)
+            && self.on_overrun == Overrun::Throttle
+        {
+            self.throttled_until = Some(self.next_period());
+            self.refill(now);
+        }
         // A soft server is never out of budget.
         let is_soft = self.on_overrun == Overrun::PostponeDeadline;
         if self.remaining.is_zero() && mutate!("core-server-cbs-hard", is_soft, true) {

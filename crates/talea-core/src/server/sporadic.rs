@@ -5,9 +5,10 @@
 //! server refills its used part one period after *that* time. A full list delays budget instead of
 //! multiplying it. The interference is that of a periodic task (Q, T).
 //!
-//! A refill may become usable only after its deadline: the CPU was stalled, or the servers are
-//! overbooked. Such a refill starts at the current time. The missed budget is lost; otherwise it
-//! would accumulate.
+//! A refill may become usable only a whole period after its time: the CPU was stalled, or the
+//! servers are overbooked. Such a refill starts at the current time. The missed budget is lost;
+//! otherwise it would accumulate. A refill that has only missed its deadline (D < T) keeps its
+//! time, and the next one follows it after one period.
 //!
 //! Invariants:
 //! 1. The refills sum to Q.
@@ -118,12 +119,14 @@ impl Sporadic {
         self.check();
     }
 
-    /// Restarts the first refill at the current time if its deadline has passed.
+    /// Restarts the first refill at the current time if a whole period has passed since its time.
     fn skip_missed_refill(&mut self, now: Time) {
+        let is_missed = self.refills[0].at + self.period < now;
+        let is_late = self.deadline() < now;
         if mutate!(
             "core-server-sporadic-missed",
-            self.deadline() < now,
-            false && self.deadline() < now
+            mutate!("core-server-sporadic-deadline", is_missed, is_late),
+            false
         ) {
             self.refills[0].at = now;
             self.merge();

@@ -607,3 +607,59 @@ fn the_step_limit_is_not_an_overload() {
     }
     assert_eq!(system.reasons(), [None, Some(Reason::Limit), Some(Reason::Limit)]);
 }
+
+impl System {
+    /// Adds a server.
+    fn server(&mut self, parent: NodeId, policy: PolicySpec, of: Reservation) -> NodeId {
+        let mut spec = SchedulerSpec::new("server", policy);
+        spec.reservation = Some(of);
+        self.tree.scheduler(parent, spec)
+    }
+
+    /// Adds a task in a server with (cost, period, deadline, offset) and a jitter.
+    fn client(&mut self, server: NodeId, times: (u64, u64, u64, u64), jitter: u64) {
+        let (cost, period, deadline, offset) = times;
+        let spec = TaskSpec { deadline: ns(deadline), ..TaskSpec::new("client", ns(period)) };
+        self.tree.task(server, spec);
+        let arrivals =
+            Arrivals::Periodic { offset: ns(offset), period: ns(period), jitter: ns(jitter) };
+        self.sources.push(Source { arrivals, cost: Cost::Constant(Work::from_ns(cost)) });
+    }
+}
+
+/// The budget of a sporadic server arrives after the server's deadline, because the server above
+/// has none before. Its refills keep their times nevertheless.
+#[test]
+fn a_sporadic_refill_that_misses_its_deadline_keeps_its_time() {
+    let mut system = System::new(PolicySpec::FixedPriority);
+    let above = Reservation::new(Server::Deferrable, Work::from_ns(4), ns(17));
+    let above = system.server(Tree::ROOT, PolicySpec::DeadlineMonotonic, above);
+    let mut of = Reservation::new(Server::Sporadic, Work::from_ns(3), ns(20));
+    of.deadline = Some(ns(3));
+    let server = system.server(above, PolicySpec::FixedPriority, of);
+    system.client(server, (1, 7, 7, 6), 0);
+    for (cost, period) in [(1, 34), (1, 13)] {
+        system.client(above, (cost, period, 2 * period, 0), 0);
+    }
+    let (longest, bound) = (system.simulated(2_000)[0], system.answers()[0].bound.clone());
+    let bound = bound.expect("the server has its budget within its period");
+    assert!(longest <= bound, "{longest:?} > {bound:?}");
+}
+
+/// A hard CBS is so late that its next period has begun when it exhausts its budget. It stays
+/// pending, so the polling server above keeps the rest of its own budget.
+#[test]
+fn a_cbs_behind_its_periods_leaves_the_budget_of_the_polling_server_above() {
+    let mut system = System::new(PolicySpec::FixedPriority);
+    let mut of = Reservation::new(Server::Polling, Work::from_ns(2), ns(7));
+    of.offset = ns(4);
+    let polling = system.server(Tree::ROOT, PolicySpec::Edf, of);
+    let of = Reservation::new(Server::HardCbs, Work::from_ns(1), ns(7));
+    let cbs = system.server(polling, PolicySpec::DeadlineMonotonic, of);
+    system.client(cbs, (3, 24, 44, 0), 0);
+    system.client(cbs, (1, 6, 7, 0), 0);
+    system.client(polling, (2, 24, 4, 22), 0);
+    let (answers, longest) = (system.answers(), system.simulated(700)[2]);
+    assert_eq!(answers[2].bound, Ok(ns(11)));
+    assert!(longest <= ns(11), "{longest:?}");
+}

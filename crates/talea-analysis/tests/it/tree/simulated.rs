@@ -58,7 +58,8 @@ fn simulate(
 /// Returns the longest response of task `subject` in the worst run of the sources. From one time on
 /// all jobs arrive at minimum separation and have their worst costs. If jobs are ordered by
 /// deadline or arrival, the task itself arrives at any distance from that time. On a non-preemptive
-/// CPU any one of the tasks with free phasing may arrive a nanosecond before.
+/// CPU any one of the tasks with free phasing may arrive a nanosecond before, at any distance from
+/// the jobs of tasks with known arrivals: one of these may keep it from starting at their arrival.
 fn worst_run(system: &RandomTree, subject: usize, policy: &str, until: u64) -> Span {
     let by_deadline = policy == "EDF";
     let first = |source: &Source| match source.arrivals {
@@ -68,8 +69,6 @@ fn worst_run(system: &RandomTree, subject: usize, policy: &str, until: u64) -> S
     };
     let mut starts: Vec<u64> = system.workload.sources.iter().filter_map(first).collect();
     starts.push(0);
-    starts.sort_unstable();
-    starts.dedup();
     let apart = |source: &Source| match source.arrivals {
         Arrivals::Periodic { period, .. } | Arrivals::Sporadic { separation: period, .. } => {
             period.as_ns()
@@ -81,6 +80,12 @@ fn worst_run(system: &RandomTree, subject: usize, policy: &str, until: u64) -> S
     } else {
         1
     };
+    if policy == "FP, non-preemptive" {
+        let known = system.workload.sources.iter().filter(|source| first(source).is_some());
+        starts.extend(0..known.map(apart).max().unwrap_or(0));
+    }
+    starts.sort_unstable();
+    starts.dedup();
     let is_free = |at: &usize| first(&system.workload.sources[*at]).is_none();
     let all = 0..system.workload.sources.len();
     let blockers = all.filter(|at| policy == "FP, non-preemptive" && *at != subject && is_free(at));
@@ -153,7 +158,7 @@ fn check(system: &RandomTree, tally: &mut Tally) {
 }
 
 /// Expected number of tasks with a bound, and with an attained exact bound, per thousand of each
-/// family. Changes of the analysis update these numbers.
+/// family in an ordinary run. Changes of the analysis update these numbers.
 const PINNED: [(Family, u64, u64); 10] = [
     (Family::Mixed, 548, 47),
     (Family::Partitions, 373, 0),
@@ -186,7 +191,9 @@ fn no_simulated_response_exceeds_its_bound() {
         }
         let of_thousand = |count: &u64| count * 1_000 / tasks;
         let now = (of_thousand(bounded), of_thousand(exact));
-        if now.0.abs_diff(bounded_before) > 25 || now.1.abs_diff(exact_before) > 25 {
+        let is_ordinary = rounds(1) == 1;
+        let is_off = now.0.abs_diff(bounded_before) > 25 || now.1.abs_diff(exact_before) > 25;
+        if is_ordinary && is_off {
             off.push(format!(
                 "{family:?}: {now:?} instead of {:?}",
                 (bounded_before, exact_before)

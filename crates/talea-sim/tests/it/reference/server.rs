@@ -147,7 +147,7 @@ impl Server {
                 // A refill for exactly this time is performed in the phase of refills.
                 self.is_usable = self.refills[0].0 < now;
                 // The whole period has passed.
-                if self.refills[0].0 + self.of.deadline < now {
+                if self.refills[0].0 + self.of.period < now {
                     self.refills[0].0 = now;
                     self.join();
                 }
@@ -156,6 +156,11 @@ impl Server {
             self.remaining -= 1;
             self.is_fresh = false;
             self.is_exhausted = self.remaining == 0;
+            let next = self.due - self.of.deadline + self.of.period;
+            if self.is_exhausted && self.of.kind == Kind::HardCbs && next < now {
+                (self.next, self.is_exhausted) = (Some(next), false);
+                self.refill(now);
+            }
         }
     }
 
