@@ -162,9 +162,9 @@ pub(crate) struct ReleaseArgs {
 /// List the grants, with the thread's current policy in the kernel.
 #[derive(Args, Debug)]
 pub(crate) struct ListArgs {
-    /// Only the grants of programs that asked over D-Bus: what they asked for, what they have, and
-    /// what is in force. The calls that were refused in the last day follow, with the limit that
-    /// refused them and a remedy.
+    /// Only the grants of programs that asked over D-Bus, and the nice values of the last day: what
+    /// they asked for, what they have, and what is in force. The calls that were refused in the last
+    /// day follow, with the limit that refused them and a remedy.
     #[arg(long)]
     pub(crate) dbus: bool,
     /// Omit the line of headings.

@@ -7,6 +7,8 @@ use crate::broker_client::Options;
 use crate::commands::log::{Entry, Reader, time_before};
 use crate::user_names::UserNames;
 use serde::Serialize;
+use talea_os::thread::Identity;
+use talea_os::{Thread, Tid};
 
 /// Part of the trail that counts, in nanoseconds: a day.
 const RECENT_NS: u64 = 86_400_000_000_000;
@@ -18,6 +20,21 @@ pub(super) struct FrontEndCalls {
     pub(super) granted: usize,
     /// Refusals by user and limit; that of the last call is the last one.
     pub(super) refusals: Vec<RefusedCalls>,
+    /// Last nice value of each thread.
+    pub(super) nice_values: Vec<NiceValue>,
+}
+
+/// Nice value that a thread got on a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct NiceValue {
+    pub(super) uid: u32,
+    pub(super) pid: u32,
+    pub(super) tid: u32,
+    /// Start time or inode: together with `tid` they identify the thread.
+    #[serde(skip)]
+    id: [u64; 2],
+    /// Nice value that the call asked for and got: no rule changes one.
+    pub(super) nice: i8,
 }
 
 /// Refusals of one user by one limit.
@@ -53,7 +70,15 @@ impl FrontEndCalls {
         // Root acts for other users, too, and is no front end.
         for entry in entries.iter().filter(|entry| entry.by().is_some_and(|by| by != 0)) {
             match entry.event() {
-                "attach" | "nice" => calls.granted += entry.count(),
+                "attach" => calls.granted += entry.count(),
+                "nice" => {
+                    calls.granted += entry.count();
+                    if let Some(new) = NiceValue::of(entry) {
+                        let key = |of: &NiceValue| (of.tid, of.id);
+                        calls.nice_values.retain(|old| key(old) != key(&new));
+                        calls.nice_values.push(new);
+                    }
+                }
                 "refusal" => calls.add(RefusedCalls::of(entry, &mut users)),
                 _ => {}
             }
@@ -72,6 +97,27 @@ impl FrontEndCalls {
         let same = self.refusals.iter().position(|old| key(old) == key(&new));
         new.count += same.map_or(0, |same| self.refusals.remove(same).count);
         self.refusals.push(new);
+    }
+}
+
+impl NiceValue {
+    fn of(entry: &Entry) -> Option<NiceValue> {
+        let number = |key: &str| entry.integer(key).and_then(|value| u32::try_from(value).ok());
+        let id = ["tid_start", "tid_inode"].map(|key| entry.integer(key).unwrap_or(0));
+        Some(NiceValue {
+            uid: entry.uid()?,
+            pid: number("tgid")?,
+            tid: number("tid")?,
+            id: id.map(|value| u64::try_from(value).unwrap_or(0)),
+            nice: entry.integer("nice").and_then(|nice| i8::try_from(nice).ok())?,
+        })
+    }
+
+    /// Whether the thread still lives.
+    pub(super) fn is_alive(&self) -> bool {
+        let [start_ticks, inode] = self.id;
+        let tid = i32::try_from(self.tid).ok().and_then(Tid::new);
+        tid.is_some_and(|tid| Thread::reopen(&Identity { tid, inode, start_ticks }).is_ok())
     }
 }
 

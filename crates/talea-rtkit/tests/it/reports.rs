@@ -55,6 +55,15 @@ fn list_shows_what_programs_asked_for_what_they_have_and_who_was_refused() {
         let said = alice.order(&format!("realtime {} {above}", alice.thread()));
         assert!(said.contains("AccessDenied"), "{said}");
     }
+    // Nice values: the last one counts, a grant replaces it, and it ends with its thread.
+    let (nice, later) = (alice.thread(), alice.thread());
+    for (thread, value) in [(nice, -4), (nice, -11), (later, -2)] {
+        assert_eq!(alice.order(&format!("high {thread} {value}")), "ok");
+    }
+    assert_eq!(alice.order(&format!("realtime {later} 9")), "ok");
+    let ending = bus.caller(&bench, ALICE);
+    assert_eq!(ending.order(&format!("high {} -3", ending.thread())), "ok");
+    ending.kill();
     // A grant without D-Bus is not in the list.
     let own = Agent::user(ALICE);
     let client = own.connect(&daemon);
@@ -70,7 +79,7 @@ fn list_shows_what_programs_asked_for_what_they_have_and_who_was_refused() {
     eventually("the refusals are on the trail", || list()["refusals"][0]["count"] == 2);
     let is_complete = |list: &Value| {
         let specs = list["specs"].as_array().expect("a list");
-        assert_eq!(specs.len(), 2, "{list}");
+        assert_eq!(specs.len(), 3, "{list}");
         let of = |tid: i32| specs.iter().find(|spec| spec["tid"] == tid).expect("a grant");
         let (hers_now, his_now) = (of(hers), of(his));
         assert_eq!((&hers_now["uid"], &his_now["uid"]), (&ALICE.into(), &BOB.into()));
@@ -79,6 +88,11 @@ fn list_shows_what_programs_asked_for_what_they_have_and_who_was_refused() {
         assert_eq!(hers_now["given"]["priority"], kernel::priority(hers), "granted");
         assert_eq!(his_now["kernel"]["policy"], "deadline", "in force");
         assert_eq!((&hers_now["held"], &his_now["held"]), (&true.into(), &true.into()));
+        let expected = serde_json::json!([{
+            "uid": ALICE, "pid": alice.pid(), "tid": nice, "nice": -11,
+            "kernel": {"policy": "other", "nice": -11},
+        }]);
+        assert_eq!(list["nice_values"], expected);
     };
     let seen = list();
     is_complete(&seen);
@@ -102,6 +116,8 @@ fn list_shows_what_programs_asked_for_what_they_have_and_who_was_refused() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    let has_columns = |line: &str| line.matches("nice -11").count() == 3;
+    assert!(text.lines().any(has_columns), "asked, granted and in force: {text}");
     daemon.kill();
     daemon.restart();
     is_complete(&list());
@@ -141,8 +157,10 @@ fn doctor_compares_the_values_of_the_portal_with_those_of_the_front_end() {
     assert!(portal.1.contains("RTTimeUSecMax 0"), "{portal:?}");
     drop(early);
     let later: Process = session.portal();
+    // The portal serves before it has read the properties.
+    eventually("the portal publishes them", || doctor().1.0 == "ok");
     let (name, portal) = doctor();
-    assert_eq!((name.0.as_str(), portal.0.as_str()), ("ok", "ok"), "{name:?} {portal:?}");
+    assert_eq!(name.0, "ok", "{name:?} {portal:?}");
     assert!(portal.1.contains("RTTimeUSecMax 200000"), "{portal:?}");
     assert_eq!(name.1, portal.1);
     // Other values of the front end do not reach a portal that runs.

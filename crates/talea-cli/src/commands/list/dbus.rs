@@ -1,15 +1,18 @@
 //! `talea list --dbus`: the programs that asked over D-Bus, and the calls that were refused.
+//!
+//! Grants come from the broker. A nice value is no grant, so it comes from the audit trail.
 
 use crate::args::ListArgs;
 use crate::broker_client::Options;
-use crate::commands::front_ends::{FrontEndCalls, RefusedCalls};
+use crate::commands::front_ends::{FrontEndCalls, NiceValue, RefusedCalls};
 use crate::commands::in_force::{kernel, kernel_column};
 use crate::grant_text;
-use crate::json::SpecJson;
-use crate::kernel::name_of;
+use crate::json::{PolicyJson, SpecJson};
+use crate::kernel::{name_of, policy_of};
 use crate::user_names::UserNames;
 use serde::Serialize;
 use std::fmt::Write;
+use talea_core::Policy;
 use talea_proto::message::Notes;
 use talea_proto::{SpecInfo, Task};
 use talea_study::exit::Exit;
@@ -20,24 +23,45 @@ const HEADINGS: [&str; 6] = ["USER", "PROGRAM", "THREAD", "ASKED", "GRANTED", "I
 #[derive(Serialize)]
 struct DbusReport {
     specs: Vec<SpecJson>,
+    nice_values: Vec<NiceJson>,
     refusals: Vec<RefusedCalls>,
+}
+
+/// Nice value of a thread without a grant, beside the kernel's policy.
+#[derive(Serialize)]
+struct NiceJson {
+    #[serde(flatten)]
+    given: NiceValue,
+    kernel: Option<PolicyJson>,
 }
 
 pub(super) fn run(options: &Options, args: &ListArgs, specs: &[SpecInfo]) -> anyhow::Result<Exit> {
     let is_asked = |spec: &&SpecInfo| spec.granted.notes.contains(Notes::FRONT_END);
     let specs: Vec<&SpecInfo> = specs.iter().filter(is_asked).collect();
-    let refusals = FrontEndCalls::read(options).refusals;
+    let FrontEndCalls { refusals, mut nice_values, .. } = FrontEndCalls::read(options);
+    // A grant replaces the nice value of its thread.
+    nice_values
+        .retain(|given| given.is_alive() && !specs.iter().any(|spec| spec.tid == Some(given.tid)));
     if args.output.json {
         let specs = specs.iter().map(|spec| SpecJson::new(spec, kernel(spec).as_ref())).collect();
-        print_json(&DbusReport { specs, refusals })?;
+        let nice_values = nice_values.into_iter().map(|given| NiceJson {
+            kernel: policy_of(given.tid).as_ref().map(PolicyJson::from),
+            given,
+        });
+        print_json(&DbusReport { specs, nice_values: nice_values.collect(), refusals })?;
     } else {
-        print(&text(&specs, &refusals, args.no_legend))?;
+        print(&text(&specs, &nice_values, &refusals, args.no_legend))?;
     }
     Ok(Exit::Ok)
 }
 
-fn text(specs: &[&SpecInfo], refusals: &[RefusedCalls], no_legend: bool) -> String {
-    let mut text = if specs.is_empty() {
+fn text(
+    specs: &[&SpecInfo],
+    nice_values: &[NiceValue],
+    refusals: &[RefusedCalls],
+    no_legend: bool,
+) -> String {
+    let mut text = if specs.is_empty() && nice_values.is_empty() {
         let none = "no program has a grant that it asked for over D-Bus\n";
         if no_legend { String::new() } else { none.to_owned() }
     } else {
@@ -45,6 +69,9 @@ fn text(specs: &[&SpecInfo], refusals: &[RefusedCalls], no_legend: bool) -> Stri
         let mut users = UserNames::default();
         for spec in specs {
             table.row(row(spec, &mut users));
+        }
+        for given in nice_values {
+            table.row(nice_row(given, &mut users));
         }
         table.render()
     };
@@ -59,11 +86,12 @@ fn text(specs: &[&SpecInfo], refusals: &[RefusedCalls], no_legend: bool) -> Stri
     text
 }
 
+/// Returns the number of a thread or process after its name.
+fn named(id: u32) -> String {
+    name_of(id).map_or_else(|| id.to_string(), |name| format!("{name} {id}"))
+}
+
 fn row(spec: &SpecInfo, users: &mut UserNames) -> Vec<String> {
-    let named = |id: u32| match name_of(id) {
-        Some(name) => format!("{name} {id}"),
-        None => id.to_string(),
-    };
     let policy = spec.attr.as_ref().map(grant_text::attr);
     vec![
         users.name(spec.uid),
@@ -73,6 +101,19 @@ fn row(spec: &SpecInfo, users: &mut UserNames) -> Vec<String> {
         format!("{} {}", spec.plugin_name.as_str(), policy.as_deref().unwrap_or("-")),
         kernel_column(spec),
     ]
+}
+
+fn nice_row(given: &NiceValue, users: &mut UserNames) -> Vec<String> {
+    let nice = format!("nice {}", given.nice);
+    let now = match policy_of(given.tid) {
+        Some(Policy::Other { nice: now } | Policy::Batch { nice: now }) if now == given.nice => {
+            nice.clone()
+        }
+        Some(now) => format!("{} (not held: granted {nice})", grant_text::policy(&now)),
+        None => "?".to_owned(),
+    };
+    let (process, thread) = (named(given.pid), named(given.tid));
+    vec![users.name(given.uid), process, thread, nice.clone(), nice, now]
 }
 
 /// Formats what the front end requested for the call.

@@ -64,6 +64,11 @@ impl Entry {
         self.fields.get(key)?.as_str()
     }
 
+    /// Returns the integer of a field.
+    pub(in crate::commands) fn integer(&self, key: &str) -> Option<i64> {
+        self.fields.get(key)?.as_i64()
+    }
+
     fn value(&self, key: &str) -> Option<u64> {
         self.fields.get(key)?.as_u64()
     }
@@ -122,7 +127,7 @@ impl Entry {
         if let (Some(asked), Some(limit)) = (self.value("asked"), self.value("limit")) {
             parts.push(format!("asked {asked}, limit {limit}"));
         }
-        if let Some(errno) = self.fields.get("errno").and_then(Value::as_i64) {
+        if let Some(errno) = self.integer("errno") {
             let errno = i32::try_from(errno).unwrap_or(0);
             parts.push(std::io::Error::from_raw_os_error(errno).to_string());
         }
