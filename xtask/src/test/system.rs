@@ -17,7 +17,7 @@ const REQUIRED: [Needed; 3] =
     [("cc", "gcc libc6-dev"), ("c++", "g++"), ("pkg-config", "pkg-config")];
 
 /// Programs without which some tests skip themselves and the step `guest` is skipped.
-const OPTIONAL: [Needed; 16] = [
+const OPTIONAL: [Needed; 17] = [
     ("chromium", "chromium"),
     ("node", "nodejs"),
     ("protoc", "protobuf-compiler"),
@@ -34,6 +34,7 @@ const OPTIONAL: [Needed; 16] = [
     ("pw-profiler", "pipewire-bin"),
     ("wireplumber", "wireplumber"),
     ("/usr/libexec/xdg-desktop-portal", "xdg-desktop-portal"),
+    ("/usr/lib/python3/dist-packages/prometheus_client/__init__.py", "python3-prometheus-client"),
 ];
 
 /// Whether the command may install tools and packages.

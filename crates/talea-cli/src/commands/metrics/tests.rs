@@ -3,6 +3,8 @@
 use super::exposition::MAX_SERIES;
 use super::*;
 use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::{Command, Stdio};
 use talea_core::CpuSet;
 use talea_proto::message::Name;
 
@@ -115,6 +117,60 @@ fn a_large_machine_has_at_most_200_series_and_the_last_ones_are_added_up() {
     assert_eq!(of("talea_free_cpus"), (MAX_SERIES, 32.0 * 1024.0 / 2.0));
     assert_eq!(of("talea_user_granted_cpus"), (MAX_SERIES, 500.0 / 8.0));
     assert!(found.contains_key("talea_free_cpus{plugin=\"other\",cpu=\"other\"}"));
+}
+
+/// Exit code of [`OPENMETRICS_PARSER`] without its library.
+const NO_PARSER: i32 = 77;
+/// Reads a text by the reference parser of OpenMetrics.
+const OPENMETRICS_PARSER: &str = "
+import sys
+try:
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families
+except ImportError:
+    sys.exit(77)
+families = list(text_string_to_metric_families(sys.stdin.read()))
+sys.exit(0 if families else 'no family')
+";
+
+/// Passes a text to a program that must accept it. Returns `false` if the program is missing.
+fn is_accepted(program: &str, arguments: &[&str], text: &str) -> bool {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut child) = command.spawn() else { return false };
+    let mut input = child.stdin.take().expect("piped");
+    // A program that ends early has said why.
+    let _ = input.write_all(text.as_bytes());
+    drop(input);
+    let ended = child.wait_with_output().expect("a child");
+    if ended.status.code() == Some(NO_PARSER) {
+        return false;
+    }
+    let said = [ended.stdout, ended.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(ended.status.success(), "{program}: {}\n{said}{text}", ended.status);
+    true
+}
+
+/// Outputs of states of different sizes, from an empty one to more than the bound of series.
+fn outputs(format: Format) -> impl Iterator<Item = String> {
+    let sizes = [(0, 0, 0), (1, 1, 1), (2, 2, 2), (32, 1024, 500)];
+    sizes.into_iter().map(move |(plugins, cpus, users)| state(plugins, cpus, users).expose(format))
+}
+
+#[test]
+fn promtool_accepts_every_output() {
+    let check = ["check", "metrics"];
+    if !outputs(Format::Prometheus).all(|text| is_accepted("promtool", &check, &text)) {
+        println!("skipped: needs promtool (Debian package prometheus)");
+    }
+}
+
+#[test]
+fn the_parser_of_openmetrics_accepts_every_output() {
+    let parse = ["-c", OPENMETRICS_PARSER];
+    if !outputs(Format::OpenMetrics).all(|text| is_accepted("python3", &parse, &text)) {
+        println!("skipped: needs python3-prometheus-client");
+    }
 }
 
 #[test]
