@@ -35,13 +35,23 @@ pub(crate) fn is_installed() -> bool {
     PROGRAMS.iter().all(has)
 }
 
-/// Cycles of a recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Cycles of recordings, in order.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Cycles {
-    /// Number of cycles.
-    pub(crate) all: u32,
-    /// Cycles whose node did not finish before the next one.
-    pub(crate) xruns: u32,
+    /// For each cycle, whether its node did not finish before the next one: an xrun.
+    pub(crate) is_late: Vec<bool>,
+}
+
+impl Cycles {
+    /// Returns the number of cycles.
+    pub(crate) fn all(&self) -> usize {
+        self.is_late.len()
+    }
+
+    /// Returns the number of xruns.
+    pub(crate) fn xruns(&self) -> usize {
+        self.is_late.iter().filter(|&&is_late| is_late).count()
+    }
 }
 
 /// Bus of a user's session, with a folder for the session's programs.
@@ -123,21 +133,22 @@ pub(crate) struct Session {
 impl Session {
     /// Starts the programs, and waits until the tone is played.
     pub(crate) fn start(bench: &Bench, name: &str, bus: &Bus) -> Session {
-        Session::with(bench, name, bus, false)
+        Session::on(bench, SessionBus::start(bench, name, bus), None)
     }
 
     /// Starts the programs with the portal, and waits until the tone is played.
     pub(crate) fn with_portal(bench: &Bench, name: &str, bus: &Bus) -> Session {
-        Session::with(bench, name, bus, true)
+        let bus = SessionBus::start(bench, name, bus);
+        let portal = bus.portal();
+        Session::on(bench, bus, Some(portal))
     }
 
-    fn with(bench: &Bench, name: &str, bus: &Bus, has_portal: bool) -> Session {
+    /// Starts the other programs of a session, and waits until the tone is played.
+    pub(crate) fn on(bench: &Bench, bus: SessionBus, portal: Option<Process>) -> Session {
         let tone = bench.path("tone.wav");
         if !tone.exists() {
             std::fs::write(&tone, wave_file(120)).expect("a file");
         }
-        let bus = SessionBus::start(bench, name, bus);
-        let portal = has_portal.then(|| bus.portal());
         let server = Process::start(&mut bus.logged(&["pipewire"]));
         eventually("PipeWire listens", || bus.folder.join("run/pipewire-0").exists());
         let manager = Process::start(&mut bus.logged(&["wireplumber"]));
@@ -176,7 +187,7 @@ impl Session {
 
     /// Whether the player is a running node in cycles of the sink.
     pub(crate) fn is_playing(&self) -> bool {
-        self.record(|| std::thread::sleep(Duration::from_millis(300))).all > 0
+        self.record(|| std::thread::sleep(Duration::from_millis(300))).all() > 0
     }
 
     /// Records the cycles during `meanwhile`.
@@ -199,14 +210,12 @@ impl Session {
     }
 }
 
-/// Counts the cycles in the text of `pw-profiler`. As in `pw-top`, an xrun is a cycle whose line
+/// Reads the cycles in the text of `pw-profiler`. As in `pw-top`, an xrun is a cycle whose line
 /// shows a node that has not finished.
 fn cycles_of(text: &str) -> Cycles {
     let states = text.lines().filter_map(|line| line.split('\t').nth(STATE).map(str::trim));
-    states.filter(|state| !state.is_empty()).fold(Cycles::default(), |sum, state| Cycles {
-        all: sum.all + 1,
-        xruns: sum.xruns + u32::from(state != FINISHED),
-    })
+    let is_late = states.filter(|state| !state.is_empty()).map(|state| state != FINISHED);
+    Cycles { is_late: is_late.collect() }
 }
 
 /// Returns the threads of a process whose policy is real-time.

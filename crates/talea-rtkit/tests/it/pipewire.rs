@@ -1,8 +1,9 @@
 //! Debian's PipeWire, unmodified, with threads that the rules choose.
 
-use crate::desktop::{Cycles, PORTAL, Session, is_installed, realtime_threads};
+use crate::desktop::{Cycles, PORTAL, Session, SessionBus, is_installed, realtime_threads};
 use crate::stage::{Bus, FRONT_END, Process};
 use crate::stalls::StallDetector;
+use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -48,10 +49,9 @@ fn without_stalls(runs: &mut Runs, session: &Session, meanwhile: &mut dyn FnMut(
                 meanwhile();
                 std::thread::sleep(RECORDING / 2);
             });
-            (detector.finish() == 0 && cycles.all > 0).then_some(cycles)
+            (detector.finish() == 0 && cycles.all() > 0).then_some(cycles)
         });
-        let cycles = recording.unwrap_or_default();
-        sum = Cycles { all: sum.all + cycles.all, xruns: sum.xruns + cycles.xruns };
+        sum.is_late.extend(recording.unwrap_or_default().is_late);
     }
     sum
 }
@@ -80,7 +80,7 @@ fn pipewire_plays_under_load_with_the_policy_of_the_rule() {
         let disturbed = BUSY_PER_CPU.into_iter().find_map(|busy| {
             let _load = load(busy);
             let cycles = without_stalls(&mut runs, &session, &mut || ());
-            (cycles.xruns > 0).then_some((busy, cycles))
+            (cycles.xruns() > 0).then_some((busy, cycles))
         });
         for process in session.processes() {
             assert!(realtime_threads(process).is_empty(), "no rule allows it");
@@ -122,9 +122,86 @@ fn pipewire_plays_under_load_with_the_policy_of_the_rule() {
         cycles
     };
 
-    println!("{busy} busy processes per CPU, refused {refused:?}");
-    println!("FIFO {fifo:?}, reservations {edf:?}");
-    assert_eq!((fifo.xruns, edf.xruns), (0, 0));
+    let rows = [("refused", &refused), ("FIFO", &fifo), ("reservations", &edf)];
+    println!("{busy} busy processes per CPU");
+    for (name, cycles) in rows {
+        println!("{name}: {} of {} cycles late", cycles.xruns(), cycles.all());
+    }
+    if let Some(path) = std::env::var_os("TALEA_PICTURE") {
+        std::fs::write(path, picture([&refused, &fifo, &edf])).expect("a picture");
+    }
+    assert_eq!((fifo.xruns(), edf.xruns()), (0, 0));
+}
+
+/// Draws a bar for the cycles of each case, and a line for each cycle that is late: without grants,
+/// with FIFO and with reservations.
+fn picture(rows: [&Cycles; 3]) -> String {
+    const TITLES: [&str; 3] = [
+        "As today: the threads of PipeWire and its player are ordinary ones",
+        "Talea, plugin fp: SCHED_FIFO",
+        "Talea, plugin edf: SCHED_DEADLINE; talead is killed and restarted",
+    ];
+    let mut svg = concat!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 720 220\" ",
+        "font-family=\"system-ui, sans-serif\" font-size=\"13\" fill=\"#222\" role=\"img\">\n",
+        "<title>Audio cycles of PipeWire beside busy processes</title>\n",
+        "<rect width=\"720\" height=\"220\" fill=\"#fff\"/>\n",
+    )
+    .to_owned();
+    for (row, (title, cycles)) in TITLES.into_iter().zip(rows).enumerate() {
+        let (text, bottom) = (22 + 70 * row, 68 + 70 * row);
+        let (late, all) = (cycles.xruns(), cycles.all());
+        let places = cycles.is_late.iter().enumerate().filter(|&(_, &is_late)| is_late);
+        let place = |index: usize| 10.0 + 700.0 * index as f64 / all as f64;
+        let lines = places.map(|(index, _)| format!("M{:.1} {bottom}v-30", place(index)));
+        // Writing to a String cannot fail.
+        let _ = write!(
+            svg,
+            "<text x=\"10\" y=\"{text}\">{title}</text>\n\
+             <text x=\"710\" y=\"{text}\" text-anchor=\"end\" font-weight=\"600\">\
+             {late} of {all} cycles late</text>\n\
+             <path d=\"M10 {bottom}h700v-8h-700z\" fill=\"#9aa5b1\"/>\n\
+             <path d=\"{}\" stroke=\"#c92a2a\"/>\n",
+            lines.collect::<String>(),
+        );
+    }
+    svg + "</svg>\n"
+}
+
+/// Returns the soft and the hard limit RLIMIT_RTTIME of a process, in microseconds.
+fn rttime_limits(process: i32) -> [String; 2] {
+    let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).expect("limits");
+    let line = limits.lines().find(|line| line.starts_with("Max realtime timeout"));
+    let words: Vec<_> = line.expect("a limit").split_whitespace().map(str::to_owned).collect();
+    [words[3].clone(), words[4].clone()]
+}
+
+#[test]
+fn a_portal_that_started_before_the_name_kills_no_client() {
+    needs_root!();
+    needs!("PipeWire with WirePlumber and the tools", is_installed());
+    needs!("xdg-desktop-portal", Path::new(PORTAL).exists());
+    let bench = Bench::new("rtkit-early-portal");
+    for plugin in ["edf", "fp"] {
+        let daemon = Daemon::start(&bench, &rules(Some(plugin)));
+        let bus = Bus::start(&bench);
+        let session = SessionBus::start(&bench, plugin, &bus);
+        let portal = session.portal();
+        let _front_end = bus.front_end(&bench, &daemon, &[]);
+        let session = Session::on(&bench, session, Some(portal));
+        if plugin == "edf" {
+            data_threads(&session);
+        }
+        let limits = session.processes().map(rttime_limits);
+        assert!(limits.iter().flatten().all(|limit| limit == "0"), "{limits:?}");
+        let _load = load(BUSY_PER_CPU[0]);
+        std::thread::sleep(4 * RECORDING);
+        assert!(session.is_playing(), "no program was killed");
+        let threads = session.processes().map(realtime_threads);
+        println!("{plugin}: RLIMIT_RTTIME 0, real-time threads {threads:?}");
+        // The limit does not concern reservations; with FIFO it would end the process.
+        assert!(threads.iter().all(|of| of.len() == usize::from(plugin == "edf")), "{threads:?}");
+    }
 }
 
 #[test]
@@ -149,11 +226,7 @@ fn a_client_of_the_portal_gets_a_reservation_and_a_limit_above_zero() {
             assert!(attr.policy.is_deadline(), "thread {thread}: {attr:?}");
         }
         for process in session.processes() {
-            let limits = std::fs::read_to_string(format!("/proc/{process}/limits"));
-            let limits = limits.expect("limits");
-            let line = limits.lines().find(|line| line.starts_with("Max realtime timeout"));
-            let line = line.expect("a limit").split_whitespace().collect::<Vec<_>>();
-            assert_eq!(line[3..5], ["200000", "200000"], "process {process}");
+            assert_eq!(rttime_limits(process), ["200000", "200000"], "process {process}");
         }
         // The daemon's caller is the portal: the clients did not call themselves. They do if the
         // portal is slow to answer on a busy computer.
