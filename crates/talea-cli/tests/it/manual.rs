@@ -49,18 +49,19 @@ fn the_rules_in_the_manual_are_sound() {
                    \"fp\"\ncpus = \"all\"\npriorities = \"1-49\"\n\n";
     let scratch = Scratch::new();
     let mut seen = 0;
-    for name in ["getting-started.md", "administrators.md"] {
+    for name in ["getting-started.md", "administrators.md", "realtimekit.md"] {
         for block in blocks(&page(name), "toml") {
             // The users of the manual do not exist on every computer.
-            let block =
-                ["@audio", "robot"].iter().fold(block, |text, name| text.replace(name, "root"));
+            let block = ["@audio", "@pipewire", "robot"]
+                .iter()
+                .fold(block, |text, name| text.replace(name, "root"));
             scratch.file("talead.toml", &format!("{plugins}{block}"));
             let ended = run(&scratch, &["check", "talead.toml", "--cpus", "2"]);
             assert_eq!(ended.code, Some(0), "{name}:\n{block}\n{}", ended.out);
             seen += 1;
         }
     }
-    assert!(seen >= 2, "the manual shows rules");
+    assert!(seen >= 3, "the manual shows rules");
 }
 
 #[test]
