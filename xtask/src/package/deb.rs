@@ -17,6 +17,8 @@ use std::process::ExitCode;
 const PACKAGES: [&str; 5] = ["libtalea0", "libtalea-dev", "talea", "talead", "talea-rtkit"];
 /// Package with the debug information.
 const DEBUG: &str = "talea-dbgsym";
+/// Bound of the installed size of a release in KiB, without the files for developers: 25 MB.
+const MAX_INSTALLED_KIB: u64 = 25_000_000 / 1024;
 const MAINTAINER: &str = "Talea maintainers <maintainers@talea.invalid>";
 
 /// Builds all packages in `target/package`.
@@ -50,16 +52,22 @@ pub(super) fn build(stage: &Stage) -> Result<ExitCode> {
     if let Some(path) = left.first() {
         bail!("{} files are in no package, such as {}", left.len(), path.display());
     }
+    let mut installed_kib = 0;
     for name in PACKAGES {
         let tree = stage.work.join(name);
         for (_, path) in taken.iter().filter(|(of, _)| *of == name) {
             place(&stage.files.join(path), &tree.join(path))?;
         }
         documents(stage, name, &tree)?;
-        finish(stage, name, &tree, &text(&format!("{name}.control"))?)?;
+        let size_kib = finish(stage, name, &tree, &text(&format!("{name}.control"))?)?;
+        installed_kib += if name.ends_with("-dev") { 0 } else { size_kib };
     }
+    println!("installed size: {installed_kib} KiB, without the files for developers");
     if !stage.is_release {
         return Ok(ExitCode::SUCCESS);
+    }
+    if installed_kib > MAX_INSTALLED_KIB {
+        bail!("the installed size exceeds {MAX_INSTALLED_KIB} KiB");
     }
     let tree = stage.work.join(DEBUG);
     for path in list(&stage.debug)? {
@@ -108,8 +116,8 @@ fn documents(stage: &Stage, name: &str, tree: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the control files of a package and builds it.
-fn finish(stage: &Stage, name: &str, tree: &Path, fields: &str) -> Result<()> {
+/// Writes the control files of a package and builds it. Returns the installed size in KiB.
+fn finish(stage: &Stage, name: &str, tree: &Path, fields: &str) -> Result<u64> {
     let control = tree.join("DEBIAN");
     let files = list(tree)?;
     fs::create_dir_all(&control)?;
@@ -144,12 +152,12 @@ fn finish(stage: &Stage, name: &str, tree: &Path, fields: &str) -> Result<()> {
     let architecture = architecture.context("dpkg-architecture")?.trim().to_owned();
     let fields =
         fields.replace("@shlibs@", &libraries(stage, tree, &files)?).replace("@version@", VERSION);
+    let size_kib = u64::div_ceil(bytes, 1024);
     fs::write(
         control.join("control"),
         format!(
             "Package: {name}\nSource: talea\nVersion: {VERSION}\nArchitecture: {architecture}\n\
-             Maintainer: {MAINTAINER}\nInstalled-Size: {}\n{fields}",
-            u64::div_ceil(bytes, 1024)
+             Maintainer: {MAINTAINER}\nInstalled-Size: {size_kib}\n{fields}",
         ),
     )?;
     let package = stage.packages.join(format!("{name}_{VERSION}_{architecture}.deb"));
@@ -164,7 +172,7 @@ fn finish(stage: &Stage, name: &str, tree: &Path, fields: &str) -> Result<()> {
     if !is_built {
         bail!("dpkg-deb failed for {name}");
     }
-    Ok(())
+    Ok(size_kib)
 }
 
 /// Returns the packages of the shared libraries that the programs of a package need.

@@ -44,6 +44,11 @@ grant() {
 }
 serve
 inside talea run --priority 30 --plugin fp -- chrt -p 0
+# Its other lines are about this computer.
+found=$(inside talea doctor || true)
+for check in configuration daemon leftovers; do
+    echo "$found" | grep -E "^ok +$check " || { echo "$found"; exit 1; }
+done
 
 echo '== upgrade while a user holds a SCHED_DEADLINE grant'
 # An ordinary user of the group audio, by a rule that the administrator has added.
