@@ -163,8 +163,8 @@ pub(crate) struct ReleaseArgs {
 #[derive(Args, Debug)]
 pub(crate) struct ListArgs {
     /// Only the grants of programs that asked over D-Bus, and the nice values of the last day: what
-    /// they asked for, what they have, and what is in force. The calls that were refused in the last
-    /// day follow, with the limit that refused them and a remedy.
+    /// they asked for, what they have, and what is in force. The calls that were refused in the
+    /// last day follow, with the limit that refused them and a remedy.
     #[arg(long)]
     pub(crate) dbus: bool,
     /// Omit the line of headings.

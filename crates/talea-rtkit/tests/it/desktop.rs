@@ -38,7 +38,7 @@ pub(crate) fn is_installed() -> bool {
 /// Cycles of recordings, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cycles {
-    /// For each cycle, whether its node did not finish before the next one: an xrun.
+    /// `is_late[c]`: whether the node of cycle `c` did not finish before the next one, an xrun.
     pub(crate) is_late: Vec<bool>,
 }
 

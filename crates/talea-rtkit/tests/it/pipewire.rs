@@ -152,8 +152,7 @@ fn picture(rows: [&Cycles; 3]) -> String {
         let (text, bottom) = (22 + 70 * row, 68 + 70 * row);
         let (late, all) = (cycles.xruns(), cycles.all());
         let places = cycles.is_late.iter().enumerate().filter(|&(_, &is_late)| is_late);
-        let place = |index: usize| 10.0 + 700.0 * index as f64 / all as f64;
-        let lines = places.map(|(index, _)| format!("M{:.1} {bottom}v-30", place(index)));
+        let lines = places.map(|(index, _)| format!("M{} {bottom}v-30", 10 + 700 * index / all));
         // Writing to a String cannot fail.
         let _ = write!(
             svg,
