@@ -8,8 +8,8 @@
 //! A scenario is a file of `tests/guest/tests/services` and its line in `main.rs`.
 
 use super::{Built, archive, build, userland};
-use crate::shell;
 use crate::test::Verdict;
+use crate::{package, shell};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -94,6 +94,10 @@ fn install(dir: &Path, line: &mut dyn FnMut(&str)) -> Result<Option<PathBuf>> {
         if !shell::stream(cc, &mut *line)? {
             return Ok(None);
         }
+    }
+    if shell::has("dpkg-shlibdeps") {
+        let package = package::daemon(&to, &dir.join("packages"))?;
+        std::fs::rename(package, to.join("usr/lib/talea/talead.deb"))?;
     }
     Ok(Some(to))
 }

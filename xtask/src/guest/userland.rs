@@ -1,11 +1,13 @@
 //! User space of the guest with systemd: the files of Debian's packages, without their scripts.
 //!
-//! Every user comes from `systemd-sysusers` in the guest. The archive of the files is kept until
-//! this file changes, which is the recipe.
+//! dpkg is among them, and knows these packages as installed. Every user comes from
+//! `systemd-sysusers` in the guest. The archive of the files is kept until this file changes, which
+//! is the recipe.
 
 use super::apt::{Apt, unpack};
 use super::archive;
-use anyhow::{Result, bail};
+use crate::shell::{self, program};
+use anyhow::{Context, Result, bail};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::symlink;
@@ -15,7 +17,8 @@ use std::process::Command;
 /// Suite of the packages. Its systemd is the oldest on which the units are tested.
 const SUITE: &str = "bookworm";
 /// Packages, besides those on which they depend.
-const PACKAGES: [&str; 1] = ["systemd"];
+const PACKAGES: [&str; 7] =
+    ["coreutils", "dash", "dpkg", "init-system-helpers", "perl-base", "systemd", "usr-is-merged"];
 /// Folders that are links on a system with a merged `/usr`.
 const MERGED: [&str; 4] = ["bin", "lib", "lib64", "sbin"];
 /// Folders that no package of the guest has.
@@ -52,7 +55,11 @@ pub(super) fn fetch(dir: &Path) -> Result<Result<PathBuf, String>> {
     for name in FOLDERS {
         fs::create_dir_all(root.join(name))?;
     }
+    let mut status = String::new();
     for package in packages {
+        let fields = shell::output(program("dpkg-deb", &["-f", &package.to_string_lossy()]));
+        status.push_str(fields.context("dpkg-deb")?.trim_end());
+        status.push_str("\nStatus: install ok installed\n\n");
         let mut tar = Command::new("tar");
         tar.args(["--extract", "--keep-directory-symlink"]).arg("--directory").arg(&root);
         tar.args(EXCLUDED.iter().map(|folder| format!("--exclude={folder}")));
@@ -60,6 +67,7 @@ pub(super) fn fetch(dir: &Path) -> Result<Result<PathBuf, String>> {
             bail!("{} could not be unpacked", package.display());
         }
     }
+    fs::write(root.join("var/lib/dpkg/status"), status)?;
     // Without an id this boot is the first one, which enables every unit.
     fs::write(root.join("etc/machine-id"), "0123456789abcdef0123456789abcdef\n")?;
     let part = archive.with_extension("part");

@@ -26,19 +26,10 @@ pub(super) fn build(stage: &Stage) -> Result<ExitCode> {
     let mut left = list(&stage.files)?;
     let mut taken = Vec::new();
     for name in PACKAGES {
-        let patterns = text(&format!("{name}.install"))?
-            .replace("@libdir@", stage.libdir.to_str().context("UTF-8")?.trim_start_matches('/'));
-        for pattern in patterns.lines() {
-            let matches = |path: &Path| {
-                if pattern.ends_with('/') {
-                    path.starts_with(pattern)
-                } else {
-                    path == Path::new(pattern)
-                }
-            };
+        for pattern in patterns(stage, name)?.lines() {
             let before = left.len();
             left.retain(|path| {
-                let is_of = matches(path);
+                let is_of = matches(pattern, path);
                 if is_of {
                     taken.push((name, path.clone()));
                 }
@@ -78,6 +69,36 @@ pub(super) fn build(stage: &Stage) -> Result<ExitCode> {
                   Description: debug symbols of Talea\n Debug information of its programs and library.\n";
     finish(stage, DEBUG, &tree, fields)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Builds one package of the files of a stage, which stay. Returns its path.
+pub(super) fn build_one(stage: &Stage, name: &str) -> Result<PathBuf> {
+    let tree = stage.work.join(name);
+    let patterns = patterns(stage, name)?;
+    for path in list(&stage.files)? {
+        if patterns.lines().any(|pattern| matches(pattern, &path)) {
+            let to = tree.join(&path);
+            fs::create_dir_all(to.parent().context("a folder")?)?;
+            fs::copy(stage.files.join(&path), &to)?;
+            stage.strip(&to)?;
+        }
+    }
+    documents(stage, name, &tree)?;
+    finish(stage, name, &tree, &text(&format!("{name}.control"))?)?;
+    let is_package = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "deb");
+    let package = list(&stage.packages)?.into_iter().find(is_package).context("a package")?;
+    Ok(stage.packages.join(package))
+}
+
+/// Returns the paths of the files of a package, one per line.
+fn patterns(stage: &Stage, name: &str) -> Result<String> {
+    let libdir = stage.libdir.to_str().context("UTF-8")?.trim_start_matches('/');
+    Ok(text(&format!("{name}.install"))?.replace("@libdir@", libdir))
+}
+
+/// Whether a line of `NAME.install` means the file `path`.
+fn matches(pattern: &str, path: &Path) -> bool {
+    if pattern.ends_with('/') { path.starts_with(pattern) } else { path == Path::new(pattern) }
 }
 
 fn text(name: &str) -> Result<String> {

@@ -8,6 +8,7 @@ mod stage;
 
 use anyhow::Result;
 use lexopt::{Arg, Parser, ValueExt};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Builds Debian packages.
@@ -18,6 +19,12 @@ pub(crate) fn deb(args: &mut Parser) -> Result<ExitCode> {
 /// Builds a tarball with an installer.
 pub(crate) fn dist(args: &mut Parser) -> Result<ExitCode> {
     dist::build(&stage::Stage::install("dist", &profile(args)?)?)
+}
+
+/// Builds the package of the daemon in the folder `packages`, from files that are installed below
+/// `files`. Returns its path.
+pub(crate) fn daemon(files: &Path, packages: &Path) -> Result<PathBuf> {
+    deb::build_one(&stage::Stage::of(files, packages)?, "talead")
 }
 
 fn profile(args: &mut Parser) -> Result<String> {

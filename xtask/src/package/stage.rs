@@ -60,9 +60,24 @@ impl Stage {
         Ok(stage)
     }
 
+    /// Takes files that are installed below `files`, for packages in the folder `packages`.
+    pub(super) fn of(files: &Path, packages: &Path) -> Result<Stage> {
+        drop(fs::remove_dir_all(packages));
+        fs::create_dir_all(packages)?;
+        Ok(Stage {
+            packages: packages.to_owned(),
+            work: packages.join("work"),
+            files: files.to_owned(),
+            debug: packages.join("debug"),
+            libdir: "/usr/lib".into(),
+            is_release: false,
+            time: time(),
+        })
+    }
+
     /// Removes the debug information of a program, library or archive; keeps that of a release,
     /// except of archives.
-    fn strip(&self, file: &Path) -> Result<()> {
+    pub(super) fn strip(&self, file: &Path) -> Result<()> {
         if file.is_symlink() {
             return Ok(());
         }

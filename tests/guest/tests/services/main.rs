@@ -11,3 +11,4 @@ mod plugins;
 mod repair;
 mod scene;
 mod unit;
+mod upgrade;
