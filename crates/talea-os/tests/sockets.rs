@@ -419,6 +419,56 @@ fn only_listening_sequenced_packet_sockets_are_taken_over() {
 }
 
 #[test]
+fn a_restriction_of_a_killed_process_ends_with_the_next_listener() {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+
+    let scratch = Scratch::new("restricted");
+    let path = scratch.join("socket");
+    let mode = || std::fs::metadata(&path).expect("a socket").permissions().mode() & 0o7777;
+    // A service manager binds its socket without a rename.
+    let right = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+    bind(&right, &SocketAddrUnix::new(&path).expect("short")).expect("a free name");
+    listen(&right, 16).expect("a bound socket");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o660)).expect("our file");
+    let take = || Listener::from_fd(right.try_clone().expect("a copy"));
+    let mut killed = take().expect("a listener");
+    killed.restrict().expect("our file");
+    assert_eq!(mode() & 0o022, 0);
+    assert!(seqpacket::connect(&path, SECOND).is_ok(), "it is ours");
+    // A killed process does not drop it.
+    std::mem::forget(killed);
+    let mut next = take().expect("a listener");
+    assert_eq!(mode(), 0o660);
+    next.restrict().expect("our file");
+    drop(next);
+    assert_eq!(mode(), 0o660, "its creator may have chosen this mode");
+}
+
+#[test]
+fn a_restricted_listener_admits_root_alone() {
+    needs!("root", is_root());
+    let scratch = Scratch::new("restricted-connect");
+    let path = scratch.join("socket");
+    let mut listener = listener(&path, OPEN);
+    let connect_as_user = || {
+        let path = path.clone();
+        let connecting = std::thread::spawn(move || {
+            let uid = rustix::process::Uid::from_raw(60_001);
+            rustix::thread::set_thread_res_uid(uid, uid, uid).expect("root may");
+            seqpacket::connect(&path, SECOND).map(drop)
+        });
+        connecting.join().expect("a thread")
+    };
+    connect_as_user().expect("open to all users");
+    listener.restrict().expect("our file");
+    let refused = connect_as_user().expect_err("only root may connect");
+    assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+    drop(seqpacket::connect(&path, SECOND).expect("root connects"));
+    listener.unrestrict().expect("our file");
+    connect_as_user().expect("open to all users");
+}
+
+#[test]
 fn without_a_service_manager_nothing_is_inherited() {
     assert!(seqpacket::inherited_listeners().expect("no error").is_empty());
 }

@@ -9,6 +9,16 @@
 //!
 //! The lock file stays when the listener is dropped: removing a lock file lets two processes lock
 //! two files.
+//!
+//! A listener can be *restricted* to root and the owner of the socket's file. The kernel checks the
+//! mode of the file at each connect, also at one that waits for a place in the backlog. The mode of
+//! a restricted socket contains its mode before, so that a later process can restore it:
+//!
+//! | permission of group, others | unrestricted | restricted |
+//! | --- | --- | --- |
+//! | sticky bit, which has no meaning for a socket | unset | set |
+//! | to write, which means to connect | as chosen | unset |
+//! | to execute, which has no meaning for a socket | any | the permission to write before |
 
 use super::{address, connect, socket};
 use crate::file_lock::{self, Lock};
@@ -67,12 +77,20 @@ pub enum BindError {
     },
 }
 
+/// Mode bit of a restricted socket's file.
+const RESTRICTED: u32 = 0o1000;
+/// Permission of the group and of others to write.
+const WRITE: u32 = 0o022;
+
 /// Listening socket. Accepted connections are non-blocking and close-on-exec.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
+    /// File of the socket; `None` for a socket without one.
     path: Option<PathBuf>,
-    _lock: Option<File>,
+    /// Lock of [`Listener::bind`].
+    lock: Option<File>,
+    is_restricted: bool,
 }
 
 impl Listener {
@@ -98,11 +116,13 @@ impl Listener {
         check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), length) })
             .map_err(os("bind"))?;
         // On an error, its drop removes the file.
-        let mut listener = Listener { fd, path: Some(beside.clone()), _lock: Some(lock) };
+        let path_beside = Some(beside.clone());
+        let mut listener =
+            Listener { fd, path: path_beside, lock: Some(lock), is_restricted: false };
         if access.uid.is_some() || access.gid.is_some() {
             std::os::unix::fs::lchown(&beside, access.uid, access.gid).map_err(os("chown"))?;
         }
-        chmod(&beside, access.mode).map_err(os("chmod"))?;
+        change_mode(&beside, |_| access.mode).map_err(os("chmod"))?;
         let backlog = libc::c_int::try_from(backlog).unwrap_or(libc::c_int::MAX);
         // SAFETY: takes integers.
         check(unsafe { libc::listen(listener.fd.as_raw_fd(), backlog) }).map_err(os("listen"))?;
@@ -111,8 +131,9 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Takes over a listener set up by another process, such as systemd. Returns `EINVAL` unless
-    /// `fd` is a listening sequenced-packet UNIX socket.
+    /// Takes over a listener set up by another process, such as systemd, and ends a restriction
+    /// that a killed process has left. Returns `EINVAL` unless `fd` is a listening sequenced-packet
+    /// UNIX socket.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Listener> {
         let option = |name: libc::c_int| -> io::Result<libc::c_int> {
             let mut value: libc::c_int = 0;
@@ -137,7 +158,39 @@ impl Listener {
         }
         rustix::io::ioctl_fionbio(&fd, true)?;
         rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
-        Ok(Listener { fd, path: None, _lock: None })
+        let path = path_of(&fd);
+        let mut listener = Listener { fd, path, lock: None, is_restricted: true };
+        // After an error, no process can have restricted it, or this one cannot.
+        let _ = listener.unrestrict();
+        listener.is_restricted = false;
+        Ok(listener)
+    }
+
+    /// Lets only root and the owner of the socket's file connect. Other connects fail with
+    /// `EACCES`; connections in the backlog stay.
+    ///
+    /// # Errors
+    /// `EPERM`: this process does not own the file. `ENOENT`: the socket has no file.
+    pub fn restrict(&mut self) -> io::Result<()> {
+        if !self.is_restricted {
+            let path = self.path.as_ref().ok_or_else(|| errno(libc::ENOENT))?;
+            change_mode(path, restricted)?;
+            self.is_restricted = true;
+        }
+        Ok(())
+    }
+
+    /// Ends a restriction.
+    ///
+    /// # Errors
+    /// As for [`Listener::restrict`].
+    pub fn unrestrict(&mut self) -> io::Result<()> {
+        if self.is_restricted {
+            let path = self.path.as_ref().ok_or_else(|| errno(libc::ENOENT))?;
+            change_mode(path, unrestricted)?;
+            self.is_restricted = false;
+        }
+        Ok(())
     }
 
     /// Accepts the next waiting connection. Returns `None` if there is none.
@@ -169,12 +222,15 @@ impl Listener {
 }
 
 /// Removes the socket that [`Listener::bind`] created. A socket from [`Listener::from_fd`] belongs
-/// to its creator.
+/// to its creator, and loses its restriction.
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some(path) = &self.path {
+        if let (Some(path), Some(_)) = (&self.path, &self.lock) {
             // Still under the lock, so it is ours. A file that is already gone is fine.
             drop(std::fs::remove_file(path));
+        } else {
+            // The next process tries again.
+            let _ = self.unrestrict();
         }
     }
 }
@@ -265,10 +321,30 @@ fn remove_socket(path: &Path) -> Result<(), BindError> {
     Ok(())
 }
 
-/// Sets the mode of the socket itself. If another process has replaced the socket by a symbolic
+/// Returns the file of a socket, if it has one.
+fn path_of(socket: &OwnedFd) -> Option<PathBuf> {
+    let address = rustix::net::getsockname(socket).ok()?;
+    let address = rustix::net::SocketAddrUnix::try_from(address).ok()?;
+    Some(PathBuf::from(OsStr::from_bytes(address.path()?.to_bytes())))
+}
+
+/// Returns the mode of a restricted socket.
+fn restricted(mode: u32) -> u32 {
+    mode & !(WRITE | WRITE >> 1) | (mode & WRITE) >> 1 | RESTRICTED
+}
+
+/// Returns the mode of a socket before its restriction, if it has one.
+fn unrestricted(mode: u32) -> u32 {
+    if mode & RESTRICTED == 0 {
+        return mode;
+    }
+    mode & !(RESTRICTED | WRITE >> 1) | (mode << 1) & WRITE
+}
+
+/// Changes the mode of the socket itself. If another process has replaced the socket by a symbolic
 /// link, the call does not follow the link. The result is then `ENXIO` or `EOPNOTSUPP`, depending
 /// on the kernel.
-fn chmod(path: &Path, mode: u32) -> io::Result<()> {
+fn change_mode(path: &Path, change: impl FnOnce(u32) -> u32) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: `path` is a C string; O_PATH opens without accessing the file.
     let fd = check(unsafe {
@@ -280,10 +356,14 @@ fn chmod(path: &Path, mode: u32) -> io::Result<()> {
     if meta.st_mode & libc::S_IFMT != libc::S_IFSOCK {
         return Err(errno(libc::ENXIO));
     }
+    let (mode, new) = (meta.st_mode & 0o7777, change(meta.st_mode & 0o7777));
+    if new == mode {
+        return Ok(());
+    }
     // fchmod does not accept O_PATH descriptors; their /proc name leads to the same inode.
     std::fs::set_permissions(
         format!("/proc/self/fd/{}", fd.as_raw_fd()),
-        std::os::unix::fs::PermissionsExt::from_mode(mode),
+        std::os::unix::fs::PermissionsExt::from_mode(new),
     )
 }
 
@@ -317,5 +397,23 @@ impl std::error::Error for BindError {
             BindError::Os { error, .. } => Some(error),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{restricted, unrestricted};
+
+    #[test]
+    fn a_restricted_mode_contains_the_mode_before() {
+        for mode in [0o666, 0o660, 0o600, 0o622, 0o644, 0o400] {
+            assert_eq!(restricted(mode) & 0o022, 0, "{mode:o}");
+            assert_eq!(restricted(mode) & 0o700, mode & 0o700, "{mode:o}");
+            assert_eq!(unrestricted(restricted(mode)), mode, "{mode:o}");
+            assert_eq!(unrestricted(mode), mode, "{mode:o}");
+        }
+        // A permission to execute is lost, and never becomes one to connect.
+        assert_eq!(unrestricted(restricted(0o755)), 0o744);
+        assert_eq!(unrestricted(0o755), 0o755);
     }
 }
