@@ -153,6 +153,8 @@ pub enum ExitReason {
 struct LogLimiters {
     /// Connections that are not accepted or not read.
     rejected: LogLimiter,
+    /// Sockets to which only root can connect.
+    restricted: LogLimiter,
     /// Threads that are not watched.
     unwatched: LogLimiter,
     /// CPUs that threads without a grant starve.
@@ -522,7 +524,7 @@ impl Daemon {
         if self.acceptor.has_waiting() {
             self.add_waiting(now);
         }
-        self.acceptor.resume(now, &self.epoll);
+        self.resume_accepting(now);
         if self.sessions.has_suspended() {
             self.resume_reading();
         }

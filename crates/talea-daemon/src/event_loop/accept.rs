@@ -12,8 +12,20 @@
 //! | *listening* | EMFILE: close a spare, accept root or a user with grants | *listening* |
 //! | *listening* | EMFILE: close a spare, queue the connection, drop one of the longest queue, reopen | *listening* |
 //! | *listening* | EMFILE, the last spare cannot be reopened | *paused*, [`SHORT_PAUSE`] |
-//! | *listening* | other error, or too many pending closes | *paused*, [`PAUSE`] |
+//! | *listening* | other error | *paused*, [`PAUSE`] |
 //! | *paused*: the listeners are not watched | the pause expires | *listening* |
+//!
+//! A connection that is accepted must be closed at some time, which may block. So with too many
+//! pending closes (module `deferred_close`), only root can connect:
+//!
+//! | state | transition | next state |
+//! | --- | --- | --- |
+//! | *open* | too many pending closes: the mode of the sockets excludes other users | *restricted* |
+//! | *open* | the mode cannot be changed, because the sockets are another user's | *paused* |
+//! | *restricted* | [`PAUSE`] later, few enough pending closes: restore the mode | *open* |
+//!
+//! In the state *restricted*, connections of other users that wait in the backlog are accepted: the
+//! backlog bounds them, and root does not wait behind them.
 
 use super::Daemon;
 use std::io;
@@ -43,13 +55,7 @@ impl Daemon {
     /// Accepts connections from a ready listener.
     pub(super) fn accept_ready(&mut self, now: Monotonic, index: u64) {
         let index = index as usize;
-        if self.deferred_close.is_over_limit() {
-            if self.limiters.rejected.allows(now) {
-                self.log.error(
-                    "no connection is accepted: too many descriptors sent by clients wait to be closed",
-                );
-            }
-            self.acceptor.pause(now, PAUSE, &self.epoll);
+        if self.deferred_close.is_over_limit() && !self.restrict(now) {
             return;
         }
         let mut begun = clock::now();
@@ -62,6 +68,50 @@ impl Daemon {
                 Err(error) if !self.accept_without_descriptors(now, index, &error) => return,
                 Err(_) => {}
             }
+        }
+    }
+
+    /// Lets only root connect. Pauses the listeners and returns `false` if that is not possible.
+    #[cold]
+    fn restrict(&mut self, now: Monotonic) -> bool {
+        if self.acceptor.is_restricted() {
+            return true;
+        }
+        let restricted = mutate!(
+            "recovery-close-restrict",
+            self.acceptor.restrict(now, PAUSE),
+            Err(io::ErrorKind::Unsupported.into())
+        );
+        if self.limiters.restricted.allows(now) {
+            let who = match &restricted {
+                Ok(()) => "only root can connect".to_owned(),
+                Err(error) => format!("no connection is accepted, not even root's ({error})"),
+            };
+            self.log.error(format_args!(
+                "{who}: too many descriptors sent by clients wait to be closed"
+            ));
+        }
+        if restricted.is_err() {
+            self.acceptor.pause(now, PAUSE, &self.epoll);
+        }
+        restricted.is_ok()
+    }
+
+    /// Ends the pause of the listeners, and lets all users connect again, when it is time.
+    pub(super) fn resume_accepting(&mut self, now: Monotonic) {
+        self.acceptor.resume(now, &self.epoll);
+        if !self.acceptor.is_unrestricting(now) {
+            return;
+        }
+        let changed = if self.deferred_close.is_over_limit() {
+            self.acceptor.restrict(now, PAUSE)
+        } else {
+            self.acceptor.unrestrict()
+        };
+        if let Err(error) = changed
+            && self.limiters.rejected.allows(now)
+        {
+            self.log.error(format_args!("the mode of the socket cannot be changed: {error}"));
         }
     }
 

@@ -26,6 +26,8 @@ pub(super) struct Acceptor {
     spares_wanted: usize,
     /// End of the pause.
     paused_until: Option<Monotonic>,
+    /// Time of the next check whether all users may connect; `None` while they may.
+    restricted_until: Option<Monotonic>,
 }
 
 impl Acceptor {
@@ -39,6 +41,7 @@ impl Acceptor {
             spares: Vec::new(),
             spares_wanted: spares as usize,
             paused_until: None,
+            restricted_until: None,
         }
     }
 
@@ -58,7 +61,7 @@ impl Acceptor {
     }
 
     pub(super) fn resume_at(&self) -> Option<Monotonic> {
-        self.paused_until
+        [self.paused_until, self.restricted_until].into_iter().flatten().min()
     }
 
     /// Watches the listeners again after the pause.
@@ -75,6 +78,29 @@ impl Acceptor {
     pub(super) fn pause(&mut self, now: Monotonic, length: Span, epoll: &Epoll) {
         self.paused_until = Some(now + length);
         self.watch(Interest::NONE, epoll);
+    }
+
+    /// Lets only root connect, until [`Acceptor::unrestrict`] after `length`.
+    pub(super) fn restrict(&mut self, now: Monotonic, length: Span) -> io::Result<()> {
+        self.restricted_until = Some(now + length);
+        self.listeners.iter_mut().try_for_each(Listener::restrict)
+    }
+
+    /// Whether only root may connect.
+    pub(super) fn is_restricted(&self) -> bool {
+        self.restricted_until.is_some()
+    }
+
+    /// Whether it is time to let all users connect again.
+    #[inline]
+    pub(super) fn is_unrestricting(&self, now: Monotonic) -> bool {
+        self.restricted_until.is_some_and(|until| until <= now)
+    }
+
+    /// Lets all users connect.
+    pub(super) fn unrestrict(&mut self) -> io::Result<()> {
+        self.restricted_until = None;
+        self.listeners.iter_mut().try_for_each(Listener::unrestrict)
     }
 
     fn watch(&self, interest: Interest, epoll: &Epoll) {

@@ -14,9 +14,9 @@
 //! Each descriptor is counted for its subject and in total. A subject with more than a quarter of
 //! the maximum pending is *over limit*: its connections are not read. With more than half of the
 //! maximum pending in total, so is each subject that has more than its part of this half. With more
-//! than the maximum pending in total, no connection is accepted and existing ones are served: only
-//! clients that connect, send descriptors and leave get there. All end when enough descriptors are
-//! closed.
+//! than the maximum pending in total, only root can connect (module `accept`), and existing
+//! connections are served: only clients that connect, send descriptors and leave get there. All end
+//! when enough descriptors are closed.
 //!
 //! Threads are started on demand: a daemon with well-behaved clients has none. All pending
 //! descriptors of one subject are in the queue of the same thread. A subject whose descriptors

@@ -4,10 +4,11 @@
 //! Numbers in the names are those of the findings of the review: 4 silent connections, 5
 //! subordinate users, 9 log lines, 12 endless connects and disconnects, 17 levels, 18 descriptors.
 
+use crate::attacker::test_clients;
 use crate::tasks::{periodic, ranked, with};
 use rustix::process::Signal;
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::process::Command;
 use talea_core::CpuSet;
 use talea_kernel_tests::{
@@ -322,17 +323,24 @@ fn attack_12_endless_connects_of_one_user_are_held_to_its_rate() {
     probed.check("connects of another user", &quiet);
 }
 
+/// Starts a daemon with this limit of descriptors.
+fn daemon_with_descriptors(bench: &Bench, config: &str, limit: u32) -> Daemon {
+    let config = bench.write("talead.toml", config);
+    let mut daemon = Daemon::unstarted(&config, &bench.path("state"));
+    let plain = daemon.command(&[]);
+    let mut command = Command::new("prlimit");
+    command.arg(format!("--nofile={limit}:{limit}")).arg("--").arg(plain.get_program());
+    command.args(plain.get_args());
+    command.env_remove("NOTIFY_SOCKET").env_remove("LISTEN_FDS").env_remove("JOURNAL_STREAM");
+    daemon.run_command(command).unwrap_or_else(|failed| panic!("{failed:?}"));
+    daemon
+}
+
 #[test]
 fn attack_18_without_free_descriptors_root_asks_and_stops() {
     needs_root!();
     let bench = Bench::new("attack-18");
-    let config = bench.write("talead.toml", &serving(&[ALICE, BOB, HOSTILE], ""));
-    let mut daemon = Daemon::unstarted(&config, &bench.path("state"));
-    let plain = daemon.command(&[]);
-    let mut command = Command::new("prlimit");
-    command.arg("--nofile=96:96").arg("--").arg(plain.get_program()).args(plain.get_args());
-    command.env_remove("NOTIFY_SOCKET").env_remove("LISTEN_FDS").env_remove("JOURNAL_STREAM");
-    daemon.run_command(command).unwrap_or_else(|failed| panic!("{failed:?}"));
+    let mut daemon = daemon_with_descriptors(&bench, &serving(&[ALICE, BOB, HOSTILE], ""), 96);
     let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
     let client = alice.connect(&daemon);
     let specs = [5, 6, 7].map(|priority| client.create(with("fp", ranked(priority))).spec);
@@ -375,6 +383,59 @@ fn attack_18_without_free_descriptors_root_asks_and_stops() {
     let status = root.connect(&daemon).status();
     assert!(status.sessions > 20, "{status:?}");
     assert_eq!(daemon.stop(&["--release"]), (Some(0), String::new()));
+    assert!(daemon.wait().success());
+}
+
+/// Users that connect, send a file whose close hangs, and leave: neither a limit on their
+/// connections nor one on their reads stops them.
+#[test]
+fn attack_26_root_asks_and_stops_while_files_that_hang_wait_to_be_closed() {
+    needs_root!();
+    needs!("FUSE", std::path::Path::new("/dev/fuse").exists());
+    let bench = Bench::new("attack-26");
+    let quota = "sessions = 64\nsessions_per_user = 16\n";
+    let config = serving(&[ALICE, BOB, OWNER], quota);
+    let mut daemon = daemon_with_descriptors(&bench, &config, 512);
+    let (alice, root) = (Agent::user(ALICE), Agent::root());
+    let known = alice.connect(&daemon);
+    let socket = daemon.socket().display().to_string();
+    let hello = talea_kernel_tests::agent::hex(&hello());
+    let attack = |name: &str| {
+        let file = bench.write(name, "").display().to_string();
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "--"]).arg(test_clients(&bench));
+        let attacker = Agent::start(command, 0);
+        for uid in [BOB, OWNER, HOSTILE] {
+            let role = format!("start {uid} leaving {socket} {uid} {hello} {file}");
+            assert_eq!(attacker.order(&role), "started");
+        }
+        attacker
+    };
+    let mode = || std::fs::metadata(daemon.socket()).expect("a socket").permissions().mode();
+    let before = mode();
+    let attacker = attack("hung");
+    eventually("only root can connect", || mode() & 0o022 == 0);
+    // Each connect would have to wait behind those of the attackers.
+    for _ in 0..30 {
+        let client = root.connect(&daemon);
+        client.status();
+        client.close();
+        known.status();
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    // With its program the file system ends, and with it the attack.
+    drop(attacker);
+    let bob = Agent::user(BOB);
+    eventually("a new client is served", || {
+        let said = bob.order(&format!("connect {socket}"));
+        said.parse().is_ok_and(|index| is_welcome(&bob.client_at(index)))
+    });
+    assert_eq!(mode(), before);
+    let attacker = attack("hung-again");
+    eventually("only root can connect", || mode() & 0o022 == 0);
+    assert_eq!(daemon.stop(&["--release"]), (Some(0), String::new()));
+    // The process ends when its files are closed.
+    drop(attacker);
     assert!(daemon.wait().success());
 }
 

@@ -13,6 +13,7 @@ mod busy;
 mod fd_passing;
 mod holder;
 mod honest;
+mod leaving;
 mod many_connections;
 mod unresponsive_fs;
 mod work;
@@ -220,6 +221,7 @@ fn start(role: &str, words: &[&str]) -> io::Result<Job> {
             "swarm" => many_connections::run(&words, &stopping, ready),
             "busy" => busy::run(&words, &stopping, ready),
             "holder" => holder::run(&words, &stopping, ready),
+            "leaving" => leaving::run(&words, &stopping, ready),
             "spin" => {
                 ready();
                 while !stopping.load(Ordering::Relaxed) {
