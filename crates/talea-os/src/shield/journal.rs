@@ -27,8 +27,14 @@
 //!
 //! The kernel never reports offline CPUs, so the applied affinity of a thread is compared without
 //! them.
+//!
+//! A process locks the file while it starts or restores a journal. A killed process that cannot end
+//! may keep the lock, so the next process takes it over ([`file_lock`]), which replaces the file. A
+//! living owner appends to the file that it has open: then the file stays, and no lock is needed to
+//! report the owner.
 
 use super::ops::{AffinityTarget, SystemOps};
+use crate::file_lock::{self, Lock};
 use crate::files::{Problem, Untrusted};
 use crate::{Tid, clock};
 use rustix::fs::{FlockOperation, flock};
@@ -36,6 +42,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 use talea_core::CpuSet;
 use talea_core::cpus::MAX_CPUS;
 use talea_core::mutate;
@@ -48,6 +55,8 @@ const RECORD_BYTES: usize = 8 * RECORD_WORDS;
 const MAGIC: u64 = u64::from_ne_bytes(*b"talea-s1");
 /// Time limit in milliseconds within which interrupts must occur on their previous CPU.
 const INTERRUPT_WAIT_MS: u32 = 50;
+/// Interval between two attempts to lock a file that a living process restores.
+const LOCK_RETRY: Duration = Duration::from_millis(5);
 
 type Record = [u64; RECORD_WORDS];
 
@@ -179,9 +188,14 @@ impl Owner {
 }
 
 impl Journal {
-    /// Opens and locks the file. Creates the file if `make` is set; otherwise returns `None` if the
-    /// file does not exist.
-    fn open(path: &Path, make: bool) -> io::Result<Option<Journal>> {
+    /// Opens the file, and locks it unless its owner lives. Creates the file if `make` is set;
+    /// otherwise returns `None` if the file does not exist.
+    fn open(
+        path: &Path,
+        make: bool,
+        ops: &dyn SystemOps,
+        boot: [u8; 16],
+    ) -> io::Result<Option<Journal>> {
         loop {
             let mut options = File::options();
             options.read(true).write(true).create(make).mode(0o600);
@@ -205,9 +219,17 @@ impl Journal {
                     })?;
                 }
             }
-            flock(&file, FlockOperation::LockExclusive)?;
             let journal = Journal { file };
-            if journal.is_at(path) {
+            if journal.owner(boot).is_some_and(|owner| owner.is_alive(ops)) {
+                return Ok(Some(journal));
+            }
+            let locked = file_lock::lock(path, journal.file)?;
+            if let Lock::Held(_) = locked {
+                std::thread::sleep(LOCK_RETRY);
+            }
+            if let Some(journal) = locked.taken().map(|file| Journal { file })
+                && journal.is_at(path)
+            {
                 return Ok(Some(journal));
             }
         }
@@ -215,7 +237,7 @@ impl Journal {
 
     /// Whether the open file is still at `path`. The previous owner may have removed the file and
     /// another process created a new one.
-    fn is_at(&self, path: &Path) -> bool {
+    pub(super) fn is_at(&self, path: &Path) -> bool {
         let (Ok(found), Ok(own)) = (path.symlink_metadata(), self.file.metadata()) else {
             return false;
         };
@@ -248,7 +270,8 @@ impl Journal {
         owner: Owner,
         boot: [u8; 16],
     ) -> io::Result<Result<Journal, Owner>> {
-        let journal = Journal::open(path, true)?.ok_or_else(|| crate::sys::errno(libc::ENOENT))?;
+        let journal =
+            Journal::open(path, true, ops, boot)?.ok_or_else(|| crate::sys::errno(libc::ENOENT))?;
         if let Some(found) = journal.owner(boot) {
             if found.is_alive(ops) {
                 return Ok(Err(found));
@@ -276,7 +299,7 @@ impl Journal {
     /// journal or its owner lives.
     pub(super) fn recover(path: &Path, ops: &dyn SystemOps) -> io::Result<Option<Restored>> {
         let boot = clock::boot_id()?;
-        let Some(journal) = Journal::open(path, false)? else { return Ok(None) };
+        let Some(journal) = Journal::open(path, false, ops, boot)? else { return Ok(None) };
         let found = journal.owner(boot);
         if found.is_some_and(|owner| owner.is_alive(ops)) {
             return Ok(None);

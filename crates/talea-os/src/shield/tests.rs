@@ -9,7 +9,8 @@ use crate::proc::Stat;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use talea_core::CpuSet;
 
 const BOOT: [u8; 16] = [7; 16];
@@ -444,4 +445,64 @@ fn y17_there_is_one_shield_at_a_time_and_a_journal_of_another_boot_is_ignored() 
     let before = fake.world.borrow().clone();
     assert!(Journal::start(&place.0, &fake, owner(997), [8; 16]).expect("a file").is_ok());
     assert_eq!(*fake.world.borrow(), before);
+}
+
+/// Starts a process that locks the file, and whose main thread has ended while another one lives.
+/// The kernel shows a killed process that blocks in a close in the same way.
+fn lock_by_orphan(path: &Path) -> Tid {
+    extern "C" fn sleep_forever(_: *mut libc::c_void) -> *mut libc::c_void {
+        // SAFETY: integers. The kernel keeps this setting for each thread.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
+        loop {
+            // SAFETY: takes nothing.
+            unsafe { libc::pause() };
+        }
+    }
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes()).expect("a path");
+    // SAFETY: the child only makes system calls and starts a thread that does the same.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: a string that ends, integers, and a thread without arguments.
+        unsafe {
+            let file = libc::open(path.as_ptr(), libc::O_RDWR);
+            libc::flock(file, libc::LOCK_EX);
+            let mut thread = std::mem::zeroed();
+            libc::pthread_create(
+                &raw mut thread,
+                std::ptr::null(),
+                sleep_forever,
+                std::ptr::null_mut(),
+            );
+            libc::syscall(libc::SYS_exit, 0);
+        }
+    }
+    let child = Tid::new(child).expect("a child");
+    while !crate::proc::stat(child).expect("not collected").has_ended() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    child
+}
+
+#[test]
+fn y17_a_killed_process_that_cannot_end_keeps_no_shield_from_starting() {
+    let (place, fake) = (Place::new("orphan"), Fake::new(world()));
+    let journal = place.begin(&fake, 999).expect("no other owner");
+    evacuation(&fake, &journal).run();
+    assert_ne!(*fake.world.borrow(), world());
+    let orphan = lock_by_orphan(&place.0);
+    // Its owner has ended: the next one restores its changes.
+    let next = place.begin(&fake, 998).expect("no living owner");
+    assert_eq!(*fake.world.borrow(), world());
+    fake.world.borrow_mut().threads.insert(998, Thread { start: START_TICKS, ..thread(998, "0") });
+    let other = lock_by_orphan(&place.0);
+    // A living owner keeps its file, so that its later changes are not lost.
+    assert_eq!(place.begin(&fake, 997).expect_err("it lives").thread.as_raw(), 998);
+    assert!(next.is_at(&place.0));
+    for pid in [orphan, other] {
+        // SAFETY: our children, which are collected here.
+        unsafe {
+            libc::kill(pid.as_raw(), libc::SIGKILL);
+            libc::waitpid(pid.as_raw(), std::ptr::null_mut(), 0);
+        }
+    }
 }
