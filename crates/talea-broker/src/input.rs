@@ -448,7 +448,8 @@ pub enum Effect {
         threads: u32,
     },
     /// Report whether the canaries of these CPUs have run since they were asked last, and ask those
-    /// that have. The driver answers with [`Input::CanariesChecked`], if it has canaries.
+    /// that have. The driver answers with [`Input::CanariesChecked`], if it has canaries, and
+    /// gets no further order before.
     CheckCanaries {
         /// The CPUs.
         cpus: CpuSet,

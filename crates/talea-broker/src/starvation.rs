@@ -35,7 +35,8 @@
 //! above that, so limited threads are demoted only where this limit is switched off or exceeded.
 //!
 //! Complexity of a check: linear in the attached threads, for each silent CPU. A sample at an
-//! attach or detach is logarithmic.
+//! attach or detach is logarithmic. The driver may take long to sample many threads: the interval
+//! of a check is that between two orders, and one check is in progress at a time.
 //!
 //! Invariants.
 //!
@@ -43,7 +44,7 @@
 //! 2. Threads are demoted only if those that may be demoted have consumed half of the CPU together
 //!    since the last check. So a grant is not demoted because of threads without a grant, or
 //!    because of a limited thread within its budget.
-//! 3. An interval in which the driver itself was late does not count: the whole computer was
+//! 3. An interval whose end the driver itself reached late does not count: the whole computer was
 //!    stalled, or the daemon was stopped.
 
 mod demote;
@@ -87,8 +88,11 @@ pub(crate) struct Canaries {
     /// Time up to which exited threads of a subject are charged.
     exited_until: BTreeMap<Subject, Monotonic>,
     pub(crate) demotions: Demotions,
+    /// Time of the order whose result is pending, and whether the order was late.
+    ordered: Option<(Monotonic, bool)>,
+    /// Time of the order of the last check.
     checked_at: Option<Monotonic>,
-    /// Latest time at which the next check is on time.
+    /// Latest time at which the order of the next check is on time.
     due: Monotonic,
     /// Time of `Timer::CheckCanaries`.
     pub(crate) timer: Option<Monotonic>,

@@ -32,6 +32,7 @@ mod receive;
 mod reload;
 mod serve;
 mod sessions;
+mod slices;
 mod state_mirror;
 mod survey;
 mod threads;
@@ -60,6 +61,7 @@ use processes::Processes;
 use reload::Reloader;
 use sd_notify::NotifyState;
 use sessions::Sessions;
+use slices::Slices;
 use state_mirror::StateMirror;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -186,6 +188,7 @@ pub struct Daemon {
     polling: AdaptivePolling,
     threads: Threads,
     survey: Survey,
+    slices: Slices,
     cpus: Cpus,
     processes: Processes,
     hosts: Hosts,
@@ -300,6 +303,7 @@ impl Daemon {
             polling,
             threads,
             survey: Survey::default(),
+            slices: Slices::default(),
             cpus,
             processes: Processes::default(),
             hosts,
@@ -488,6 +492,7 @@ impl Daemon {
             self.next_turn(),
             self.priority.next_due(),
             self.survey.next_due(),
+            self.slices.next_due(),
         ];
         times.into_iter().flatten().min()
     }
@@ -519,6 +524,10 @@ impl Daemon {
         }
         if self.survey.next_due().is_some_and(|at| at <= now) {
             self.continue_survey(now);
+        }
+        if self.slices.next_due().is_some_and(|at| at <= now) {
+            self.run_slice(now);
+            self.run_effects(now);
         }
         self.update_change_events(now);
         if self.acceptor.has_waiting() {

@@ -33,14 +33,20 @@ impl Broker {
         refusal(Code::Starvation, Field::Thread, 0, left)
     }
 
-    /// Orders a check of the canaries, if a FIFO or RR thread is attached or a canary is silent.
+    /// Orders a check of the canaries, if a FIFO or RR thread is attached or a canary is silent,
+    /// unless a check is in progress.
     pub(crate) fn check_canaries(&mut self) {
+        if self.canaries.ordered.is_some() {
+            return;
+        }
         if std::mem::take(&mut self.canaries.is_stale) {
             self.canaries.cpus = self.fifo_cpus();
         }
         let mut cpus = self.canaries.cpus;
         self.canaries.silent.keys().for_each(|&cpu| cpus.insert(cpu));
         if !cpus.is_empty() {
+            let is_late = mutate!("starvation-late", self.now > self.canaries.due, false);
+            self.canaries.ordered = Some((self.now, is_late));
             mutate!("starvation-check", self.emit(Effect::CheckCanaries { cpus }));
         }
     }
@@ -73,9 +79,9 @@ impl Broker {
     pub(crate) fn canaries_checked(&mut self, silent: &CpuSet, consumed: &[(ThreadId, Work)]) {
         let now = self.now;
         let canaries = &mut self.canaries;
-        let before = canaries.checked_at.replace(now);
-        let interval = before.map_or(Span::ZERO, |at| now.saturating_since(at));
-        let is_late = mutate!("starvation-late", now > canaries.due, false);
+        let (ordered_at, is_late) = canaries.ordered.take().unwrap_or((now, false));
+        let before = canaries.checked_at.replace(ordered_at);
+        let interval = before.map_or(Span::ZERO, |at| ordered_at.saturating_since(at));
         canaries.silent.retain(|&cpu, _| silent.contains(cpu));
         canaries.demotions.forget_old(now);
         for cpu in silent {

@@ -6,7 +6,7 @@
 
 use crate::convert;
 use crate::enforcement::{Enforcement, LimitedThread};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -267,18 +267,17 @@ impl Threads {
         self.enforcement.as_ref().map_or(Ok(()), |enforcement| enforcement.pin(online))
     }
 
-    /// Returns the CPU times of the FIFO and RR threads that may use `cpus`.
-    pub(super) fn consumed_on(&self, cpus: &CpuSet) -> Vec<(ThreadId, Work)> {
+    /// Returns the FIFO and RR threads that may use `cpus`.
+    pub(super) fn fifo_on(&self, cpus: &CpuSet) -> VecDeque<ThreadId> {
         let is_here = |attr: &Attr| {
             matches!(attr.policy, Policy::Fifo(_) | Policy::Rr(_))
                 && (attr.cpus.is_empty() || !attr.cpus.intersection(cpus).is_empty())
         };
         if cpus.is_empty() {
-            return Vec::new();
+            return VecDeque::new();
         }
         let here = self.held.iter().filter(|(_, held)| held.applied.as_ref().is_some_and(is_here));
-        // A thread that has just exited consumes nothing.
-        here.filter_map(|(&id, held)| Some((id, proc::cpu_time(held.thread.tid()).ok()?))).collect()
+        here.map(|(&id, _)| id).collect()
     }
 
     /// Returns the CPU time of a thread that has not exited.

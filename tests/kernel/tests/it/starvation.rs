@@ -481,6 +481,32 @@ fn attack_13_a_grant_is_not_demoted_for_threads_of_others() {
     assert_eq!(lines.len(), 1, "{lines:?}");
 }
 
+/// A check of the CPU times of so many threads takes many slices, and the checks follow each other
+/// later.
+#[test]
+fn attack_13_a_hog_beside_a_thousand_threads_is_demoted_and_they_stay() {
+    needs_root!();
+    let bench = Bench::new("starvation-many");
+    let daemon = Daemon::start(&bench, &config::open());
+    let cpu = kernel::cpus().iter().last().expect("a CPU");
+    let (bob, root) = (Agent::user(BOB), Agent::root());
+    let holder = bob.connect(&daemon);
+    let specs: Vec<_> = (0..1_000)
+        .map(|_| {
+            let spec = holder.create(unlimited(cpu)).spec;
+            holder.attach(spec, bob.thread());
+            spec
+        })
+        .collect();
+    let hogs = Hogs::attach_to(&daemon, &CpuSet::single(cpu));
+    let client = root.connect(&daemon);
+    raise(root.os_pid());
+    hogs.begin(4_000);
+    eventually("the hog is demoted", || hogs.causes(&client) == [Some(DetachCause::Starvation)]);
+    hogs.finish();
+    assert_eq!(client.status().attached, specs.len() as u32);
+}
+
 /// On a busy machine a thread stays for longer than its turn, and could be demoted by itself. Such
 /// a run is inconclusive.
 #[test]
