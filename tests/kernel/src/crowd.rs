@@ -6,6 +6,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use talea_os::seqpacket;
+use talea_proto::Reply;
+use talea_proto::wire::decode_reply;
 
 /// Maximum time for a connect and for a reply.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -42,24 +44,37 @@ pub fn hold(path: &Path, count: usize, end: Instant) -> u64 {
     made
 }
 
-/// Connects `count` times, waits for the answer to `hello` and disconnects. Returns the latencies
-/// as `summary` does, and the number of connections without an answer.
-pub fn probe(path: &Path, count: usize, hello: &[u8]) -> io::Result<String> {
-    let mut failed = 0;
-    let mut took = Vec::new();
+/// Connects `count` times, waits for the answers to `hello` and to `status`, and disconnects.
+/// Returns the rounds of the daemon's event loop that this takes each time: the median, the 99th
+/// percentile, the maximum, and the number of connections without an answer.
+///
+/// Rounds and not time: no other process that gets CPU time adds to them.
+pub fn probe(path: &Path, count: usize, hello: &[u8], status: &[u8]) -> io::Result<String> {
+    let answer = |socket: &OwnedFd, message: &[u8]| -> io::Result<Option<u64>> {
+        let mut reply = [0; 4096];
+        seqpacket::send_waiting(socket, message, None)?;
+        let length = seqpacket::recv_waiting(socket, &mut reply)?.len;
+        Ok(match decode_reply(&reply[..length]) {
+            Ok((_, Reply::Status(status))) => Some(status.wakeups),
+            _ => None,
+        })
+    };
+    let connect = || {
+        let socket = seqpacket::connect(path, PATIENCE)?;
+        answer(&socket, hello)?;
+        answer(&socket, status)
+    };
+    let (mut failed, mut rounds) = (0, Vec::new());
+    let mut before = connect()?.ok_or(io::ErrorKind::InvalidData)?;
     for _ in 0..count {
-        std::thread::sleep(Duration::from_millis(2));
-        let begun = Instant::now();
-        let answered = seqpacket::connect(path, PATIENCE).and_then(|socket| {
-            seqpacket::send_waiting(&socket, hello, None)?;
-            seqpacket::recv_waiting(&socket, &mut [0; 4096])
-        });
-        match answered {
-            Ok(received) if received.len > 0 => took.push(begun.elapsed()),
+        match connect() {
+            Ok(Some(now)) => rounds.push(now - std::mem::replace(&mut before, now)),
             _ => failed += 1,
         }
     }
-    Ok(format!("{} {failed}", summary(took)))
+    rounds.sort_unstable();
+    let [median, p99, most] = [50, 99, 100].map(|part| at(&rounds, part).unwrap_or(0));
+    Ok(format!("{median} {p99} {most} {failed}"))
 }
 
 /// Sends `message` on a connection `count` times, one after the other. Returns the latencies as
@@ -79,11 +94,15 @@ pub fn ask_often(socket: &OwnedFd, count: usize, message: &[u8]) -> io::Result<S
 /// Returns the median, the 99th percentile and the maximum in microseconds.
 fn summary(mut took: Vec<Duration>) -> String {
     took.sort_unstable();
-    let at = |part: usize| {
-        let index = (took.len() * part / 100).min(took.len().saturating_sub(1));
-        took.get(index).map_or(0, Duration::as_micros)
-    };
-    format!("{} {} {}", at(50), at(99), at(100))
+    let [median, p99, most] =
+        [50, 99, 100].map(|part| at(&took, part).map_or(0, |took| took.as_micros()));
+    format!("{median} {p99} {most}")
+}
+
+/// Returns the value at this per cent of a sorted list.
+fn at<T: Copy>(sorted: &[T], per_cent: usize) -> Option<T> {
+    let index = (sorted.len() * per_cent / 100).min(sorted.len().saturating_sub(1));
+    sorted.get(index).copied()
 }
 
 /// Executes one of these commands; `None` if the words are none.
@@ -95,8 +114,9 @@ pub fn obey(words: &[&str]) -> Option<io::Result<String>> {
             .and_then(|hello| Ok(churn(Path::new(path), &hello, end(ms)?).to_string())),
         ["hold", path, count, ms] => number(count)
             .and_then(|count| Ok(hold(Path::new(path), count as usize, end(ms)?).to_string())),
-        ["probe", path, count, hex] => lines::bytes(hex)
-            .and_then(|hello| probe(Path::new(path), number(count)? as usize, &hello)),
+        ["probe", path, count, hello, status] => lines::bytes(hello).and_then(|hello| {
+            probe(Path::new(path), number(count)? as usize, &hello, &lines::bytes(status)?)
+        }),
         _ => return None,
     };
     Some(made)

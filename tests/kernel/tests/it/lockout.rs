@@ -218,31 +218,33 @@ fn attack_17_one_user_leaves_priority_levels_to_others() {
     }
 }
 
-/// Latencies of one client in microseconds, with the number of its failures.
+/// Rounds of the event loop in which a client connects, says hello, asks and leaves.
 #[derive(Debug)]
-struct Latencies {
+struct Rounds {
     median: u64,
     p99: u64,
     failed: u64,
 }
 
-impl Latencies {
-    fn of(said: &str) -> Latencies {
+impl Rounds {
+    /// Measures `count` connections of the agent.
+    fn measure(agent: &Agent, daemon: &Daemon, count: u64) -> Rounds {
+        let hex = talea_kernel_tests::agent::hex;
+        let mut status = [0; 64];
+        let length = Request::Status.encode(2, &mut status);
+        let (socket, status) = (daemon.socket().display(), hex(&status[..length]));
+        let said = agent.order(&format!("probe {socket} {count} {} {status}", hex(&hello())));
         let number = |word: &str| word.parse().unwrap_or_else(|_| panic!("{said}"));
         let numbers: Vec<u64> = said.split(' ').map(number).collect();
-        // The number of failures is the fourth, where there may be any.
-        let failed = numbers.get(3).copied().unwrap_or(0);
-        Latencies { median: numbers[0], p99: numbers[1], failed }
+        Rounds { median: numbers[0], p99: numbers[1], failed: numbers[3] }
     }
 
-    /// Checks the latencies of an honest client beside hostile ones against its quiet ones. A
-    /// defect of the order of service multiplied the median by 400, and the kernel, which
-    /// distributes CPU time among all of these processes, multiplies it by about 30.
+    /// Checks the rounds of an honest client beside hostile ones against its quiet ones.
     #[track_caller]
-    fn check(&self, what: &str, quiet: &Latencies) {
+    fn check(&self, what: &str, quiet: &Rounds) {
         assert_eq!((quiet.failed, self.failed), (0, 0), "{what}: some were not served: {self:?}");
-        assert!(self.median < 150 * quiet.median, "{what}: {self:?}, quiet {quiet:?}");
-        assert!(self.p99 < 500 * quiet.p99, "{what}: {self:?}, quiet {quiet:?}");
+        assert!(self.median <= 10 * quiet.median, "{what}: {self:?}, quiet {quiet:?}");
+        assert!(self.p99 <= 10 * quiet.p99, "{what}: {self:?}, quiet {quiet:?}");
     }
 }
 
@@ -290,7 +292,7 @@ fn attack_12_a_full_backlog_of_one_user_delays_no_other_user() {
 fn attack_12_endless_connects_of_one_user_are_held_to_its_rate() {
     needs_root!();
     let bench = Bench::new("attack-12-rate");
-    let quota = "requests_per_second = 400\nburst = 40\n";
+    let quota = "requests_per_second = 400\nburst = 80\n";
     let daemon = Daemon::start(&bench, &serving(&[ALICE, BOB], quota));
     let (alice, bob, root) = (Agent::user(ALICE), Agent::user(BOB), Agent::root());
     let observer = root.connect(&daemon);
@@ -307,18 +309,20 @@ fn attack_12_endless_connects_of_one_user_are_held_to_its_rate() {
     };
     // The hello makes each of them a connection that the daemon has to add.
     let hello = talea_kernel_tests::agent::hex(&hello());
-    let probe = || Latencies::of(&bob.order(&format!("probe {socket} 10 {hello}")));
+    // Both times together no more than its burst permits.
+    let probe = || Rounds::measure(&bob, &daemon, 5);
     // The kernel distributes CPU time between the users; this is about the daemon.
     sched::set(kernel::tid(bob.os_pid()), &Attr::plain(Policy::Fifo(1))).expect("root may");
     let quiet = probe();
     let before = newest();
     alice.begin(&format!("churn {socket} 1000 {hello}"));
+    std::thread::sleep(std::time::Duration::from_millis(200));
     let probed = probe();
     let made: u64 = alice.finish().parse().expect("a number");
     let added = newest() - before;
     println!("{made} connects, {added} of them added; another user: {probed:?}, quiet {quiet:?}");
     assert!(made > 1_000, "it was churn: {made}");
-    // A burst of 10, 100 a second, the other user's and root's, and twice as much.
+    // A burst of 20, 100 a second, the other user's and root's, and twice as much.
     assert!(added < 300, "{added} of {made} connections were added");
     probed.check("connects of another user", &quiet);
 }
@@ -519,20 +523,17 @@ fn attack_4_5_12_all_of_them_at_once_lock_out_neither_a_client_nor_root() {
     let count = set.unwrap_or(50);
     let socket = daemon.socket().display().to_string();
     let hex = talea_kernel_tests::agent::hex;
-    let client = bob.connect(&daemon);
-    let status = client.encode(&Request::Status);
     let measure = |when: &str| {
-        let probe = format!("probe {socket} {count} {}", hex(&hello()));
-        let asked = bob.order(&format!("ask-often {} {} {status}", client.index(), 2 * count));
-        let [of_client, of_root, asked] =
-            [bob.order(&probe), root.order(&probe), asked].map(|said| Latencies::of(&said));
-        println!(
-            "{when}: connects of a client {of_client:?}, of root {of_root:?}, requests {asked:?}"
-        );
-        [("connects of a client", of_client), ("of root", of_root), ("requests", asked)]
+        let [of_client, of_root] = [&bob, &root].map(|agent| {
+            // A stall of the computer in one of them delays a client for many rounds.
+            let measured = [(); 3].map(|()| Rounds::measure(agent, &daemon, count));
+            measured.into_iter().min_by_key(|rounds| rounds.p99).expect("three")
+        });
+        println!("{when}: connects of a client {of_client:?}, of root {of_root:?}");
+        [("connects of a client", of_client), ("of root", of_root)]
     };
     let quiet = measure("quiet");
-    let ms = 800 + count * 15;
+    let ms = 800 + count * 40;
     let silent: Vec<Agent> = (0..8).map(|n| Agent::user(HOSTILE + n)).collect();
     let others: Vec<Agent> = subordinates.iter().map(|&uid| Agent::user(uid)).collect();
     let churn: Vec<Agent> = churners.iter().map(|&uid| Agent::user(uid)).collect();
