@@ -44,32 +44,39 @@ pub fn hold(path: &Path, count: usize, end: Instant) -> u64 {
     made
 }
 
-/// Connects `count` times, waits for the answers to `hello` and to `status`, and disconnects.
-/// Returns the rounds of the daemon's event loop that this takes each time: the median, the 99th
-/// percentile, the maximum, and the number of connections without an answer.
+/// Connects `count` times with pauses, and waits for the answers to `hello` and to `status` each
+/// time. Returns the rounds of the daemon's event loop from the connect to the last answer: the
+/// median, the 99th percentile, the maximum, and the number of connections without an answer.
 ///
 /// Rounds and not time: no other process that gets CPU time adds to them.
 pub fn probe(path: &Path, count: usize, hello: &[u8], status: &[u8]) -> io::Result<String> {
-    let answer = |socket: &OwnedFd, message: &[u8]| -> io::Result<Option<u64>> {
+    let answer = |socket: &OwnedFd, message: &[u8]| -> io::Result<u64> {
         let mut reply = [0; 4096];
         seqpacket::send_waiting(socket, message, None)?;
         let length = seqpacket::recv_waiting(socket, &mut reply)?.len;
-        Ok(match decode_reply(&reply[..length]) {
-            Ok((_, Reply::Status(status))) => Some(status.wakeups),
-            _ => None,
-        })
+        match decode_reply(&reply[..length]) {
+            Ok((_, Reply::Status(status))) => Ok(status.wakeups),
+            Ok((_, Reply::Welcome { .. })) => Ok(0),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
     };
     let connect = || {
         let socket = seqpacket::connect(path, PATIENCE)?;
         answer(&socket, hello)?;
-        answer(&socket, status)
+        let now = answer(&socket, status)?;
+        Ok::<_, io::Error>((socket, now))
     };
     let (mut failed, mut rounds) = (0, Vec::new());
-    let mut before = connect()?.ok_or(io::ErrorKind::InvalidData)?;
+    let (mut last, _) = connect()?;
     for _ in 0..count {
+        std::thread::sleep(Duration::from_millis(2));
+        let before = answer(&last, status)?;
         match connect() {
-            Ok(Some(now)) => rounds.push(now - std::mem::replace(&mut before, now)),
-            _ => failed += 1,
+            Ok((socket, now)) => {
+                rounds.push(now - before);
+                last = socket;
+            }
+            Err(_) => failed += 1,
         }
     }
     rounds.sort_unstable();
