@@ -5,7 +5,7 @@
 //! see `event_loop::threads`.
 
 use talea_broker::input::{Errno, ThreadError, Uids};
-use talea_core::{Attr, Charge, CpuSet, Policy, Priority, Span};
+use talea_core::{Attr, Charge, CpuSet, Span};
 use talea_os::sysinfo::{Hierarchy, SystemInfo};
 use talea_os::{ApplyError, OpenError, Snapshot, sched};
 
@@ -53,27 +53,10 @@ fn default_cpus(machine: &SystemInfo) -> CpuSet {
     }
 }
 
-/// Returns the broker's form of a policy; `SCHED_EXT` counts as the ordinary policy.
-pub(crate) fn policy_of(policy: sched::Policy) -> Policy {
-    let nice = |nice: i32| nice.clamp(-20, 19) as i8;
-    match policy {
-        sched::Policy::Other { nice: value } | sched::Policy::Ext { nice: value } => {
-            Policy::Other { nice: nice(value) }
-        }
-        sched::Policy::Batch { nice: value } => Policy::Batch { nice: nice(value) },
-        sched::Policy::Idle => Policy::Idle,
-        sched::Policy::Fifo(priority) => Policy::Fifo(Priority(priority)),
-        sched::Policy::Rr(priority) => Policy::Rr(Priority(priority)),
-        sched::Policy::Deadline { runtime, deadline, period } => {
-            Policy::Deadline { runtime, deadline, period }
-        }
-    }
-}
-
 /// Returns the attributes of a thread that the broker uses.
 pub(crate) fn attr_of(snapshot: &Snapshot) -> Attr {
     Attr {
-        policy: policy_of(snapshot.attr.policy),
+        policy: snapshot.attr.policy.into(),
         reset_on_fork: snapshot.attr.reset_on_fork,
         cpus: snapshot.affinity,
     }
@@ -81,16 +64,7 @@ pub(crate) fn attr_of(snapshot: &Snapshot) -> Attr {
 
 /// Returns the kernel's form of `attr`.
 pub(crate) fn kernel_attr(attr: &Attr) -> sched::Attr {
-    let policy = match attr.policy {
-        Policy::Other { nice } => sched::Policy::Other { nice: nice.into() },
-        Policy::Batch { nice } => sched::Policy::Batch { nice: nice.into() },
-        Policy::Idle => sched::Policy::Idle,
-        Policy::Fifo(priority) => sched::Policy::Fifo(priority.0),
-        Policy::Rr(priority) => sched::Policy::Rr(priority.0),
-        Policy::Deadline { runtime, deadline, period } => {
-            sched::Policy::Deadline { runtime, deadline, period }
-        }
-    };
+    let policy = attr.policy.into();
     if attr.reset_on_fork { sched::Attr::grant(policy) } else { sched::Attr::plain(policy) }
 }
 

@@ -21,6 +21,7 @@
 //! Absent on purpose: freezing by version 1, where killing a frozen group takes several writes.
 
 mod cleanup;
+pub mod program_group;
 pub mod rt_group;
 
 use crate::Tid;

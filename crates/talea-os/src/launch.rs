@@ -25,18 +25,24 @@
 //! of a login: no variable of this process but PATH and the locale. It has a session of its own, so
 //! that it cannot type into the terminal of this process.
 //!
+//! A program of a deployment ([`Program::start_detached`]) outlives its starter, so two of these
+//! steps do not apply: it does not die with a thread, and its CPU time is not limited. It starts as
+//! an ordinary program, and its starter sets the attributes of its threads afterwards: a CPU that
+//! other real-time threads occupy must not delay the starter, which waits for the exec.
+//!
 //! Everything between fork and exec is async-signal-safe: system calls on data prepared before.
 
 use crate::Tid;
 use crate::capabilities::Capability;
 use crate::cgroup::Cgroup;
+use crate::cgroup::program_group::ProgramGroup;
 use crate::cgroup::rt_group::RtGroup;
-use crate::sys::check;
+use crate::sys::{check, errno};
 use crate::users::Account;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -123,7 +129,7 @@ impl Program {
         }
         let ids = self.account.as_ref().map(|account| {
             set_login_environment(&mut command, account);
-            (account.groups.clone(), account.user.gid, account.user.uid)
+            Ids::of(account)
         });
         let enter = move || {
             let parameters = libc::sched_param { sched_priority: i32::from(priority) };
@@ -143,20 +149,9 @@ impl Program {
                 }
                 check(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const mask))?;
                 check(libc::sched_setscheduler(0, libc::SCHED_RR, &raw const parameters))?;
-                // Policy and affinity are set. Both calls are refused only to processes that could
-                // not change their policy anyway.
-                let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-                libc::setrlimit(libc::RLIMIT_RTPRIO, &raw const none);
-                libc::setrlimit(libc::RLIMIT_NICE, &raw const none);
-                let sys_nice = Capability::SysNice as libc::c_ulong;
-                mutate!("os-launch-nice", libc::prctl(libc::PR_CAPBSET_DROP, sys_nice, 0, 0, 0), 0);
-                if let Some((groups, gid, uid)) = &ids {
-                    check(libc::setgroups(groups.len(), groups.as_ptr()))?;
-                    check(libc::setresgid(*gid, *gid, *gid))?;
-                    check(mutate!("os-launch-user", libc::setresuid(*uid, *uid, *uid), 0))?;
-                    if *uid != 0 {
-                        check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
-                    }
+                drop_scheduling_rights();
+                if let Some(ids) = &ids {
+                    ids.assume()?;
                 }
                 // After the change of the user, which resets it.
                 check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
@@ -164,12 +159,9 @@ impl Program {
                 if libc::getppid() != parent {
                     libc::_exit(127);
                 }
-                // Zero names the writing process. The child stops on the return from this write.
-                if libc::write(raw, c"0".as_ptr().cast(), 1) != 1 {
-                    return Err(io::Error::last_os_error());
-                }
+                // The child stops on the return from this write.
+                enter_group(raw)
             }
-            Ok(())
         };
         // SAFETY: the closure runs between fork and exec and only makes system calls; `procs` and
         // `rt_tasks` outlive the start.
@@ -178,6 +170,114 @@ impl Program {
         drop((procs, rt_tasks));
         child
     }
+
+    /// Starts the program in `group` as an ordinary program that outlives this process, with
+    /// `variables` in its environment besides those of a login. Returns when the program executes.
+    ///
+    /// The program has no CAP_SYS_NICE and may take no real-time priority. Its standard input is
+    /// empty, its output goes to the standard error of this process, and its folder is `/`.
+    ///
+    /// # Errors
+    /// `EINVAL` for a program without an account ([`Program::run_as`]), or the error of the step
+    /// that the kernel refuses.
+    pub fn start_detached(
+        &self,
+        group: &ProgramGroup,
+        variables: &[(&str, &OsStr)],
+    ) -> io::Result<Child> {
+        let account = self.account.as_ref().ok_or_else(|| errno(libc::EINVAL))?;
+        let ids = Ids::of(account);
+        let procs = group.procs_file()?;
+        let raw = procs.as_raw_fd();
+        let mut command = Command::new(&self.file);
+        command.arg0(&self.arguments[0]).args(&self.arguments[1..]).current_dir("/");
+        command.stdin(Stdio::null()).stdout(io::stderr());
+        set_login_environment(&mut command, account);
+        command.envs(variables.iter().copied());
+        let enter = move || {
+            let ordinary = libc::sched_param { sched_priority: 0 };
+            // SAFETY: integers, and structures that live as long as the calls; the descriptor is
+            // open until exec.
+            unsafe {
+                // In the group every process belongs to the program, also for a starter that finds
+                // it after the end of this one. Its threads have no attribute of the starter there.
+                check(libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary))?;
+                check(libc::setpriority(libc::PRIO_PROCESS, 0, 0))?;
+                check(libc::setsid())?;
+                let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+                libc::sigemptyset(none.as_mut_ptr());
+                libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+                libc::umask(0o022);
+                enter_group(raw)?;
+                drop_scheduling_rights();
+                ids.assume()
+            }
+        };
+        // SAFETY: the closure runs between fork and exec and only makes system calls; `procs`
+        // outlives the start.
+        unsafe { command.pre_exec(enter) };
+        let child = command.spawn();
+        drop(procs);
+        child
+    }
+}
+
+/// Numbers of an account, for the calls between fork and exec.
+struct Ids {
+    groups: Vec<u32>,
+    gid: u32,
+    uid: u32,
+}
+
+impl Ids {
+    fn of(account: &Account) -> Ids {
+        Ids { groups: account.groups.clone(), gid: account.user.gid, uid: account.user.uid }
+    }
+
+    /// Makes this process one of the account, without more privileges by its exec.
+    ///
+    /// # Safety
+    /// Only system calls, so it may run between fork and exec.
+    unsafe fn assume(&self) -> io::Result<()> {
+        let &Ids { gid, uid, .. } = self;
+        // SAFETY: integers, and a list that lives as long as the call.
+        unsafe {
+            check(libc::setgroups(self.groups.len(), self.groups.as_ptr()))?;
+            check(libc::setresgid(gid, gid, gid))?;
+            check(mutate!("os-launch-user", libc::setresuid(uid, uid, uid), 0))?;
+            if uid != 0 {
+                check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes the right to change scheduling attributes from this process and from its exec. The calls
+/// are refused only to processes that could not change their policy anyway.
+///
+/// # Safety
+/// Only system calls, so it may run between fork and exec.
+unsafe fn drop_scheduling_rights() {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let sys_nice = Capability::SysNice as libc::c_ulong;
+    // SAFETY: integers, and a structure that lives as long as the calls.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_RTPRIO, &raw const none);
+        libc::setrlimit(libc::RLIMIT_NICE, &raw const none);
+        mutate!("os-launch-nice", libc::prctl(libc::PR_CAPBSET_DROP, sys_nice, 0, 0, 0), 0);
+    }
+}
+
+/// Moves this process into the group whose `cgroup.procs` is open at `procs`.
+///
+/// # Safety
+/// Only system calls, so it may run between fork and exec.
+unsafe fn enter_group(procs: RawFd) -> io::Result<()> {
+    // Zero names the writing process.
+    // SAFETY: a string that lives as long as the call.
+    let written = unsafe { libc::write(procs, c"0".as_ptr().cast(), 1) };
+    if written == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Returns the terminal of standard error for writing only, if standard error is a terminal. A

@@ -12,7 +12,7 @@
 use crate::Tid;
 use crate::sys::{check, check_long};
 use std::io;
-use talea_core::{CpuSet, Span, Work};
+use talea_core::{CpuSet, Priority, Span, Work};
 
 /// Shortest runtime that the kernel accepts for a deadline thread, in nanoseconds.
 pub const DEADLINE_RUNTIME_MIN_NS: u64 = 1024;
@@ -65,6 +65,40 @@ impl Policy {
     /// Whether the policy is `SCHED_DEADLINE`.
     pub fn is_deadline(self) -> bool {
         matches!(self, Policy::Deadline { .. })
+    }
+}
+
+/// `SCHED_EXT` counts as the ordinary policy.
+impl From<Policy> for talea_core::Policy {
+    fn from(policy: Policy) -> talea_core::Policy {
+        let nice = |nice: i32| nice.clamp(-20, 19) as i8;
+        match policy {
+            Policy::Other { nice: value } | Policy::Ext { nice: value } => {
+                talea_core::Policy::Other { nice: nice(value) }
+            }
+            Policy::Batch { nice: value } => talea_core::Policy::Batch { nice: nice(value) },
+            Policy::Idle => talea_core::Policy::Idle,
+            Policy::Fifo(priority) => talea_core::Policy::Fifo(Priority(priority)),
+            Policy::Rr(priority) => talea_core::Policy::Rr(Priority(priority)),
+            Policy::Deadline { runtime, deadline, period } => {
+                talea_core::Policy::Deadline { runtime, deadline, period }
+            }
+        }
+    }
+}
+
+impl From<talea_core::Policy> for Policy {
+    fn from(policy: talea_core::Policy) -> Policy {
+        match policy {
+            talea_core::Policy::Other { nice } => Policy::Other { nice: nice.into() },
+            talea_core::Policy::Batch { nice } => Policy::Batch { nice: nice.into() },
+            talea_core::Policy::Idle => Policy::Idle,
+            talea_core::Policy::Fifo(priority) => Policy::Fifo(priority.0),
+            talea_core::Policy::Rr(priority) => Policy::Rr(priority.0),
+            talea_core::Policy::Deadline { runtime, deadline, period } => {
+                Policy::Deadline { runtime, deadline, period }
+            }
+        }
     }
 }
 

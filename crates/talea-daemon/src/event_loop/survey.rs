@@ -75,7 +75,7 @@ impl Survey {
         let threads = threads.map(|thread| RealTimeThread {
             tid: thread.tid.as_raw() as u32,
             cpus: thread.cpus,
-            policy: crate::convert::policy_of(thread.policy),
+            policy: thread.policy.into(),
         });
         Some(threads.collect())
     }

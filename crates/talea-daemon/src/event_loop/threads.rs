@@ -657,7 +657,7 @@ fn place(
 /// Returns the attributes of a throttled thread that is found with `found`. The nice value is the
 /// current one, because no grant changes it.
 fn throttled_attr(ordinary: &sched::Attr, found: &Snapshot) -> Attr {
-    let policy = match convert::policy_of(ordinary.policy) {
+    let policy = match Policy::from(ordinary.policy) {
         Policy::Other { .. } => Policy::Other { nice: found.nice.clamp(-20, 19) as i8 },
         other => other,
     };

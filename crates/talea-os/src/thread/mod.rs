@@ -27,7 +27,10 @@ mod timer_slack;
 pub use apply::Restored;
 pub use deadline_exit::is_same_or_nudged;
 pub use errors::{ApplyError, ApplyStep, OpenError};
-pub(crate) use pidfd::{has_thread_pidfds, ns_tids, open_process};
+pub(crate) use pidfd::{
+    has_thread_pidfds, is_alive as is_process_alive, ns_tids, open_process,
+    signal as signal_process,
+};
 pub use run_count::max_open_readers;
 pub use snapshot::Snapshot;
 
