@@ -141,6 +141,12 @@ impl Generation {
         self.number
     }
 
+    /// Returns the generation with another number.
+    #[must_use]
+    pub fn with_number(self, number: u64) -> Generation {
+        Generation { number, ..self }
+    }
+
     /// Returns the hash of the file.
     pub fn hash(&self) -> FileHash {
         self.hash

@@ -18,8 +18,8 @@
 //! | one thread: repairs, contention | `drift.rs` |
 //! | what a restart of the machine needs | `record.rs` |
 //!
-//! `mechanism.rs` derives the attributes of a generation from a described tree, and `difference.rs`
-//! compares two generations.
+//! `mechanism.rs` derives the attributes of a generation from a described tree, `difference.rs`
+//! compares two generations, and `text/` has the forms for files and messages.
 //!
 //! Absent on purpose: modes, open reservations and bindings of foreign threads, which have no
 //! effects yet; and the store of generations, which is files.
@@ -38,6 +38,7 @@ pub mod record;
 mod sha256;
 pub mod status;
 mod task_state;
+pub mod text;
 
 pub use deployment::{Deployment, INSPECTION_PERIOD, STOP_GRACE};
 pub use difference::Difference;

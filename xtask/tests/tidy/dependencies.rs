@@ -45,6 +45,8 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-broker", "talea-analysis", "admission tests of `rm`"),
     ("talea-broker", "talea-proto", "requests in, replies out"),
     ("talea-deploy", "talea-core", "attributes, CPUs and times"),
+    ("talea-deploy", "serde", "generations, records and requests as JSON"),
+    ("talea-deploy", "serde_json", "generations, records and requests as JSON"),
     ("talea-plugin-host", "talea-core", "mutation points"),
     ("talea-plugin-host", "talea-proto", "the questions of the daemon"),
     ("talea-plugin-host", "libloading", "loads the object in a process apart from the daemon"),

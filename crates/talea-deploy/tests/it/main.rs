@@ -9,4 +9,5 @@ mod faults;
 mod observations;
 mod plans;
 mod restarts;
+mod texts;
 mod world;
