@@ -113,7 +113,13 @@ pub fn program(name: &str) -> PathBuf {
         make_folder(&folder);
         sweep();
         let built = build();
-        for name in ["talead", "talea-plugin-host", "talea-test-agent"] {
+        for name in [
+            "talead",
+            "talea-deployd",
+            "talea-plugin-host",
+            "talea-test-agent",
+            "talea-test-program",
+        ] {
             let to = folder.join(name);
             copy(built.join(name), &to);
             set_mode(&to, 0o755);
@@ -153,6 +159,8 @@ fn build() -> PathBuf {
         "--quiet",
         "-p",
         "talea-daemon",
+        "-p",
+        "talea-deployd",
         "-p",
         "talea-plugin-host",
         "-p",

@@ -15,6 +15,7 @@ pub mod conclusive;
 pub mod config;
 pub mod crowd;
 pub mod daemon;
+pub mod deployd;
 pub mod kernel;
 pub mod lines;
 

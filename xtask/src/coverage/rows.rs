@@ -63,7 +63,7 @@ const NOT_SIM: [&str; 18] = [
 /// Rows of ReTiF that pure code decides. No test machine has more than 32 CPUs (M6).
 const NOT_VM: [&str; 8] = ["r9", "r11", "r16", "r19", "r27", "r36", "r37", "retif_m6"];
 /// Rows of the papers on scheduling that a simulation cannot test, with the reasons.
-const LIVE: [(&str, &str); 10] = [
+const LIVE: [(&str, &str); 15] = [
     ("s9", "what a machine spends is not simulated"),
     ("s10", "what a machine spends is not simulated"),
     ("s21", "simulated work is exact"),
@@ -74,6 +74,11 @@ const LIVE: [(&str, &str); 10] = [
     ("l20", "there are no threads in a simulation"),
     ("d13", "the analysis has tests of its own"),
     ("d15", "a simulation has no threads to change"),
+    ("d17", "the simulated computer has no processes"),
+    ("d18", "the simulated computer has no users and no control groups"),
+    ("d19", "the simulated computer has no sockets"),
+    ("d20", "the simulated computer has no users"),
+    ("d21", "what a kernel needs for many threads is not simulated"),
 ];
 
 /// Returns the tables of `docs/requirements.md`, each with its title.

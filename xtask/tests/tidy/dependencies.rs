@@ -47,6 +47,12 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-deploy", "talea-core", "attributes, CPUs and times"),
     ("talea-deploy", "serde", "generations, records and requests as JSON"),
     ("talea-deploy", "serde_json", "generations, records and requests as JSON"),
+    ("talea-deployd", "talea-core", "times and attributes"),
+    ("talea-deployd", "talea-deploy", "the decisions"),
+    ("talea-deployd", "talea-os", "system calls"),
+    ("talea-deployd", "lexopt", "a few options"),
+    ("talea-deployd", "rustix", "files and error numbers"),
+    ("talea-deployd", "sd-notify", "readiness under a service manager"),
     ("talea-plugin-host", "talea-core", "mutation points"),
     ("talea-plugin-host", "talea-proto", "the questions of the daemon"),
     ("talea-plugin-host", "libloading", "loads the object in a process apart from the daemon"),
@@ -161,6 +167,7 @@ const EDGES: &[(&str, &str, &str)] = &[
         "talea-client",
         "attackers and honest programs use the library of users",
     ),
+    ("talea-kernel-tests", "talea-deploy", "requests to the daemon of deployments"),
     ("talea-kernel-tests", "talea-os", "state of the kernel"),
     ("talea-kernel-tests", "talea-proto", "messages to the daemon without the client"),
     ("talea-kernel-tests", "rustix", "system calls"),
@@ -347,14 +354,35 @@ const LINKED_AS_ROOT: [&str; 13] = [
     "zerocopy",
 ];
 
+/// Packages of others that the daemon of deployments links. It reads its own files and the requests
+/// of root, all of them JSON.
+const LINKED_IN_DEPLOYD: [&str; 12] = [
+    "bitflags",
+    "itoa",
+    "lexopt",
+    "libc",
+    "linux-raw-sys",
+    "memchr",
+    "rustix",
+    "sd-notify",
+    "serde",
+    "serde_core",
+    "serde_json",
+    "zmij",
+];
+
 #[test]
-fn the_root_daemon_links_no_parser_but_toml() {
+fn root_daemons_link_no_parser_but_toml_and_json() {
     let ours = |name: &String| name.starts_with("talea-");
     let found: Vec<_> = linked("talea-daemon").into_iter().filter(|name| !ours(name)).collect();
     assert_eq!(found, LINKED_AS_ROOT, "give a reason for a package that runs as root");
     for crates in ["talea-system", "talea-import"] {
         assert!(!linked("talea-daemon").contains(crates), "{crates} reads no file of the daemon");
     }
+    let found: Vec<_> = linked("talea-deployd").into_iter().filter(|name| !ours(name)).collect();
+    assert_eq!(found, LINKED_IN_DEPLOYD, "give a reason for a package that runs as root");
+    let own: Vec<_> = linked("talea-deployd").into_iter().filter(ours).collect();
+    assert_eq!(own, ["talea-core", "talea-deploy", "talea-deployd", "talea-os"]);
     // The same question finds the parser where there is one.
     assert!(linked("talea-import").contains("roxmltree"));
 }

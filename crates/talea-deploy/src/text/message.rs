@@ -227,7 +227,7 @@ impl ContendedText {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConditionText {
-    /// To be started, or not observed yet.
+    /// Waits for its start, or is not observed yet.
     Starting,
     /// Runs.
     Running,

@@ -13,6 +13,7 @@ mod claims;
 mod confined;
 mod cost;
 mod defects;
+mod deploy;
 mod exec;
 mod files;
 mod foreign;

@@ -1,0 +1,89 @@
+//! Connections of administrators' programs.
+//!
+//! Only root and the user of this process connect: the socket has mode 0600, and the kernel's
+//! report about the peer is checked besides.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use talea_deploy::text::frames::{Assembly, MAX_PACKET, packets};
+use talea_deploy::text::message::Answer;
+use talea_os::peer;
+use talea_os::seqpacket::{self, Listener};
+
+/// Maximum number of connections. Further ones wait.
+pub(crate) const MAX_CLIENTS: usize = 64;
+
+/// Connections by their numbers.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    listener: Listener,
+    clients: BTreeMap<u64, Client>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Client {
+    socket: OwnedFd,
+    assembly: Assembly,
+}
+
+impl Clients {
+    pub(crate) fn new(listener: Listener) -> Clients {
+        Clients { listener, clients: BTreeMap::new(), next: 0 }
+    }
+
+    /// Returns the listener, for `epoll`.
+    pub(crate) fn listener(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// Accepts the next connection. Returns its number and its socket.
+    pub(crate) fn accept(&mut self) -> io::Result<Option<(u64, BorrowedFd<'_>)>> {
+        if self.clients.len() >= MAX_CLIENTS {
+            // The oldest connection makes room: a client that hangs blocks no other one.
+            self.clients.pop_first();
+        }
+        let Some(socket) = self.listener.accept()? else { return Ok(None) };
+        let uid = peer::user(&socket)?;
+        let own = rustix::process::geteuid().as_raw();
+        if uid != 0 && uid != own {
+            return Ok(None);
+        }
+        let number = self.next;
+        self.next += 1;
+        self.clients.insert(number, Client { socket, assembly: Assembly::default() });
+        Ok(self.clients.get(&number).map(|client| (number, client.socket.as_fd())))
+    }
+
+    /// Receives packets of a connection. Returns a message if it is complete. A connection that has
+    /// ended, or that sends no packets of a message, is closed.
+    pub(crate) fn receive(&mut self, number: u64) -> Option<String> {
+        let mut packet = [0; MAX_PACKET];
+        loop {
+            let client = self.clients.get_mut(&number)?;
+            match seqpacket::recv(&client.socket, &mut packet) {
+                Ok(received) if received.len > 0 && !received.truncated => {
+                    match client.assembly.push(&packet[..received.len]) {
+                        Ok(None) => {}
+                        Ok(Some(message)) => return Some(message),
+                        Err(_) => break,
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                _ => break,
+            }
+        }
+        self.clients.remove(&number);
+        None
+    }
+
+    /// Answers a request. A client that does not read is disconnected.
+    pub(crate) fn answer(&mut self, number: u64, answer: &Answer) {
+        let Some(client) = self.clients.get(&number) else { return };
+        let mut packets = packets(&answer.to_text()).collect::<Vec<_>>().into_iter();
+        if packets.any(|packet| seqpacket::send(&client.socket, &packet, None).is_err()) {
+            self.clients.remove(&number);
+        }
+    }
+}
