@@ -48,7 +48,7 @@ pub const TABLE: [(&str, &str); 7] = [
     ),
     (
         "1",
-        "failure: an operation failed; for analyze: not every task is proved; for deploy plan: a job is known to be late",
+        "failure: an operation failed; for analyze: not every task is proved; for deploy plan and apply: a job is known to be late; for deploy status: a task has failed or a value is contended; for deploy diff: something differs",
     ),
     ("2", "wrong arguments, or a file that is malformed or cannot be read"),
     (

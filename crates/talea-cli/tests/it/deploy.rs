@@ -1,10 +1,12 @@
-//! `talea deploy plan`: verdicts, actions, what a computer cannot give; and that nothing changes.
+//! `talea deploy`: verdicts, actions, what a computer cannot give; that a plan changes nothing; and
+//! the other verbs against a real daemon.
 
 use crate::harness::{Ended, Scratch, finish, json, run, talea};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use talea_kernel_tests::deployd::Deployd;
 use talea_kernel_tests::{Bench, Runs, needs_root};
 use talea_os::sched::{self, Attr};
 use talea_os::{Tid, proc};
@@ -62,7 +64,14 @@ fn d13_a_system_that_fits_has_bounds_and_a_list_of_actions() {
     assert_eq!(root["tasks"][1]["bound_ns"], 14_000_000);
     assert_eq!(
         texts(&report, "actions", "action"),
-        ["reserve-cpus", "start-program", "set-attributes", "start-program", "set-attributes"]
+        [
+            "create-group",
+            "start-program",
+            "set-attributes",
+            "create-group",
+            "start-program",
+            "set-attributes"
+        ]
     );
     let actions = &report["actions"];
     assert_eq!(actions[1]["program"], serde_json::json!(["sleep", "1000"]));
@@ -71,10 +80,10 @@ fn d13_a_system_that_fits_has_bounds_and_a_list_of_actions() {
         (&"daemon".into(), &1_000_000_000_u64.into())
     );
     assert_eq!(
-        (&actions[2]["policy"], &actions[4]["policy"]),
+        (&actions[2]["policy"], &actions[5]["policy"]),
         (&"SCHED_FIFO 93".into(), &"SCHED_FIFO 92".into())
     );
-    assert_eq!(actions[3]["on_failure"], "leaves it idle");
+    assert_eq!(actions[4]["on_failure"], "leaves it idle");
     // The text has the same, and the analysis is that of `talea analyze`.
     let text = plan(&scratch, SYSTEM, &[]);
     let analyzed = run(&scratch, &["analyze", "system.toml"]);
@@ -149,7 +158,7 @@ fn d13_what_is_not_proved_is_refused_unless_it_is_admitted() {
         // A server needs a dispatcher, which freezes and thaws.
         assert_eq!(report["roots"][0]["mechanism"], "freeze");
         let actions = texts(&report, "actions", "action");
-        assert!(actions.contains(&"start-dispatcher") && actions.contains(&"create-group"));
+        assert!(actions.contains(&"start-dispatcher"));
     }
 }
 
@@ -300,4 +309,127 @@ fn d15_a_plan_changes_no_thread_and_no_control_group() {
             (threads.is_empty() && groups.is_empty()).then_some(())
         });
     }
+}
+
+/// Runs a verb against a daemon.
+fn verb(scratch: &Scratch, deployd: &Deployd, words: &[&str]) -> Ended {
+    let mut command = talea(scratch);
+    finish(command.arg("deploy").args(words).arg("--runtime").arg(deployd.runtime()))
+}
+
+/// Returns [`SYSTEM`] without the readiness that `sleep` does not report.
+fn steady() -> String {
+    SYSTEM.replace("ready = \"1s\"\n", "")
+}
+
+#[test]
+fn d22_without_a_daemon_an_error_names_the_remedy() {
+    let scratch = Scratch::new();
+    scratch.file("system.toml", SYSTEM);
+    for words in [
+        &["apply", "system.toml"][..],
+        &["diff", "system.toml"],
+        &["confirm"],
+        &["status"],
+        &["drain"],
+        &["rollback"],
+        &["remove"],
+    ] {
+        let mut command = talea(&scratch);
+        let ended = finish(command.arg("deploy").args(words).args(["--runtime", "/nonexistent"]));
+        assert_eq!(ended.code, Some(5), "{words:?}: {}", ended.err);
+        assert!(
+            ended.err.contains("no talea-deployd serves at /nonexistent/socket"),
+            "{}",
+            ended.err
+        );
+        assert!(ended.err.contains("systemctl start talea-deploy"), "{}", ended.err);
+    }
+}
+
+#[test]
+fn d22_an_apply_is_refused_as_its_plan() {
+    needs_root!();
+    let bench = Bench::new("cli-deploy-refused");
+    let deployd = Deployd::start(&bench);
+    let scratch = Scratch::new();
+    let late = steady().replace("cost = \"10ms\"", "cost = \"81ms\"");
+    let unknown = steady().replace("user = \"daemon\"", "user = \"no-such-user\"");
+    for (text, code) in [(late, 1), (doubtful(), 3), (unknown, 3)] {
+        let planned = plan(&scratch, &text, &[]);
+        let applied = verb(&scratch, &deployd, &["apply", "system.toml"]);
+        assert_eq!((planned.code, applied.code), (Some(code), Some(code)), "{}", applied.out);
+        assert!(applied.out.ends_with("nothing was changed\n"), "{}", applied.out);
+    }
+    // A plan shows a root that needs `freeze`; an apply has no process for it yet.
+    let frozen = steady().replace("policy = \"fp\"", "policy = \"edf\"");
+    assert_eq!(plan(&scratch, &frozen, &[]).code, Some(0));
+    let applied = verb(&scratch, &deployd, &["apply", "system.toml"]);
+    assert_eq!(applied.code, Some(3), "{}{}", applied.out, applied.err);
+    for part in ["its mechanism is freeze", "remedy: a root that Linux schedules alone"] {
+        assert!(applied.out.contains(part), "{}", applied.out);
+    }
+    let status = verb(&scratch, &deployd, &["status"]);
+    assert_eq!((status.code, &*status.out), (Some(0), "no generation is in force\n"));
+}
+
+#[test]
+fn d14_d22_a_session_of_all_verbs() {
+    needs_root!();
+    let bench = Bench::new("cli-deploy-session");
+    let deployd = Deployd::start(&bench);
+    let scratch = Scratch::new();
+    let expect = |words: &[&str], code: i32, part: &str| {
+        let ended = verb(&scratch, &deployd, words);
+        assert_eq!(ended.code, Some(code), "{words:?}: {}{}", ended.out, ended.err);
+        let all = format!("{}{}", ended.out, ended.err);
+        assert!(all.contains(part), "{words:?}: {part}: {all}");
+        ended
+    };
+    scratch.file("system.toml", &steady());
+    expect(&["diff", "system.toml"], 1, "2 tasks new: control, logger");
+    expect(&["apply", "system.toml"], 0, "generation 1 is in force");
+    let pids = ["control", "logger"].map(|name| deployd.running(name));
+    let status = json(&expect(&["status", "--json"], 0, "in_force").out);
+    assert_eq!(status["in_force"]["number"], 1);
+    assert_eq!(status["tasks"][0]["condition"], "running");
+    assert_eq!(status["tasks"][1]["pid"], pids[1]);
+    expect(&["diff", "system.toml"], 0, "2 tasks unchanged: control, logger");
+
+    // A plan compares with the generation in force, and changes nothing.
+    scratch.file("system.toml", &steady().replacen("1000", "1001", 1));
+    let before = Machine::read();
+    let planned = expect(&["plan", "system.toml"], 0, "generation 1 is in force");
+    for part in ["1 task restarted: control", "1 task unchanged: logger", "nothing was changed"] {
+        assert!(planned.out.contains(part), "{}", planned.out);
+    }
+    let (threads, _) = before.differences(&Machine::read());
+    assert!(pids.iter().all(|pid| !threads.contains(pid)), "the plan has changed a program");
+    assert_eq!(["control", "logger"].map(|name| deployd.running(name)), pids);
+
+    expect(&["apply", "system.toml", "--confirm", "60s"], 0, "on trial");
+    expect(&["status"], 0, "on trial: run talea deploy confirm within");
+    expect(&["apply", "system.toml"], 3, "generation 2 is on trial");
+    talea_kernel_tests::eventually("the new program runs", || {
+        deployd.running("control") != pids[0]
+    });
+    expect(&["confirm"], 0, "generation 2 is confirmed");
+    expect(&["confirm"], 3, "no generation is on trial");
+    assert_eq!(deployd.running("logger"), pids[1], "an equal task is not touched");
+    expect(&["rollback"], 0, "generation 1 is in force");
+    expect(&["drain", "logger", "--within", "2s"], 0, "logger is drained");
+    deployd.wait_for("logger", talea_deploy::text::message::ConditionText::Drained);
+    expect(&["drain", "radio"], 3, "no task has the name radio");
+
+    // A task that has failed.
+    let failing = steady().replacen("[\"sleep\", \"1000\"]", "[\"false\"]", 1);
+    let failing = failing.replacen("priority = 20\n", "priority = 20\non_failure = \"idle\"\n", 1);
+    scratch.file("system.toml", &failing);
+    expect(&["apply", "system.toml"], 0, "generation 3 is in force");
+    deployd.wait_for("control", talea_deploy::text::message::ConditionText::Idle);
+    let status = expect(&["status"], 1, "idle");
+    assert!(status.out.contains("control") && status.out.contains("logger"), "{}", status.out);
+    expect(&["remove"], 0, "no generation is in force");
+    expect(&["remove"], 3, "no generation is in force");
+    expect(&["rollback", "1"], 3, "there is no generation 1");
 }

@@ -20,8 +20,10 @@ fn the_help_of_every_command_is_as_kept() {
     for command in COMMANDS {
         snapshot(&format!("help-{command}"), &run(&scratch, &[command, "--help"]).transcript());
     }
-    let plan = run(&scratch, &["deploy", "plan", "--help"]);
-    snapshot("help-deploy-plan", &plan.transcript());
+    for verb in ["plan", "apply", "confirm", "status", "diff", "drain", "rollback", "remove"] {
+        let help = run(&scratch, &["deploy", verb, "--help"]);
+        snapshot(&format!("help-deploy-{verb}"), &help.transcript());
+    }
 }
 
 #[test]

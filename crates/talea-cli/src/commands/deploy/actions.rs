@@ -11,8 +11,6 @@ use talea_deploy::{RootSpec, TaskSpec};
 #[derive(Serialize)]
 #[serde(tag = "action", rename_all = "kebab-case")]
 pub(super) enum Action {
-    /// A root takes CPUs from all other runs and grants.
-    ReserveCpus { root: String, cpus: String },
     /// A thread of Talea on the root's CPU.
     StartDispatcher { root: String, policy: String, cpus: String },
     /// A control group for a program.
@@ -34,7 +32,6 @@ pub(super) enum Action {
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Action::ReserveCpus { root, cpus } => write!(f, "{root}: reserve CPU {cpus}"),
             Action::StartDispatcher { root, policy, cpus } => {
                 write!(f, "{root}: start a dispatcher with {policy} on CPU {cpus}")
             }
@@ -85,7 +82,7 @@ fn failure_text(health: &Health) -> String {
 /// Returns the actions of one root with its tasks.
 pub(super) fn of_root(root: &RootSpec, plan: &RootPlan, tasks: &[TaskSpec]) -> Vec<Action> {
     let (name, cpus) = (root.name.clone(), root.cpus.to_string());
-    let mut actions = vec![Action::ReserveCpus { root: name.clone(), cpus: cpus.clone() }];
+    let mut actions = Vec::new();
     let frozen = plan.mechanism == Mechanism::Freeze;
     if frozen {
         let policy = format!("SCHED_FIFO {MAX_LEVEL}");
@@ -93,9 +90,7 @@ pub(super) fn of_root(root: &RootSpec, plan: &RootPlan, tasks: &[TaskSpec]) -> V
     }
     for task in tasks {
         let name = || task.name.clone();
-        if frozen {
-            actions.push(Action::CreateGroup { task: name() });
-        }
+        actions.push(Action::CreateGroup { task: name() });
         actions.push(Action::StartProgram {
             task: name(),
             program: task.command.words.clone(),

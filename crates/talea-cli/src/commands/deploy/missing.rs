@@ -62,13 +62,11 @@ pub(super) fn of_root(root: &Root, plan: &RootPlan, machine: &SystemInfo) -> Vec
             "describe a root for each CPU",
         ));
     }
-    let needs_groups = plan.mechanism == Mechanism::Freeze;
-    if needs_groups && cgroup::mount_point().is_none() {
-        let remedy = "mount -t cgroup2 none /sys/fs/cgroup; or a root that Linux schedules alone";
+    if cgroup::mount_point().is_none() {
         missing.push(Missing::new(
             name,
-            format!("{}, so programs are frozen, and there is no cgroup v2", plan.reason),
-            remedy,
+            "each program has a control group, and there is no cgroup v2",
+            "mount -t cgroup2 none /sys/fs/cgroup",
         ));
     }
     if let Some(group) = &machine.cgroups.rt_group
@@ -82,6 +80,21 @@ pub(super) fn of_root(root: &Root, plan: &RootPlan, machine: &SystemInfo) -> Vec
     }
     missing.extend(of_real_time(root, plan, machine));
     missing
+}
+
+/// Returns what `apply` lacks for the mechanism of a root.
+pub(super) fn of_mechanism(root: &Root, plan: &RootPlan) -> Option<Missing> {
+    (plan.mechanism == Mechanism::Freeze).then(|| {
+        Missing::new(
+            &root.name,
+            format!(
+                "{}, so its mechanism is freeze, and this version has no process that freezes \
+                 programs of a deployment",
+                plan.reason
+            ),
+            "a root that Linux schedules alone; talea execute runs this one for a limited time",
+        )
+    })
 }
 
 fn of_program(task: &str, words: &[String], user: Option<&str>) -> Vec<Missing> {

@@ -1,6 +1,7 @@
 //! `talea deploy plan`: what a deployment would do, without doing it.
 
 use super::actions;
+use super::daemon::DaemonArgs;
 use super::missing::{self, Missing};
 use super::report::{self, Outcome, PlanReport, RootJson};
 use crate::commands::analyze::Analysis;
@@ -8,6 +9,7 @@ use anyhow::Context;
 use std::path::PathBuf;
 use talea_core::CpuSet;
 use talea_deploy::mechanism::{self, RootPlan};
+use talea_deploy::text::{SourceFile, StoredGeneration};
 use talea_deploy::{Command, Difference, FileHash, Generation, RootSpec, TaskSpec};
 use talea_os::sched;
 use talea_os::sysinfo::SystemInfo;
@@ -27,6 +29,19 @@ use talea_system::{Registry, System};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: talea deploy plan system.toml --cpus 1")]
 pub(super) struct PlanArgs {
+    #[command(flatten)]
+    system: SystemArgs,
+    #[command(flatten)]
+    daemon: DaemonArgs,
+    #[command(flatten)]
+    limit: talea_study::limit::LimitArgs,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// System to deploy.
+#[derive(clap::Args, Debug)]
+pub(super) struct SystemArgs {
     /// The system file.
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -40,14 +55,37 @@ pub(super) struct PlanArgs {
     /// Write the arrivals of the first known late job to FILE, for talea simulate --witness.
     #[arg(long, value_name = "FILE")]
     witness: Option<PathBuf>,
-    #[command(flatten)]
-    limit: talea_study::limit::LimitArgs,
-    #[command(flatten)]
-    output: Output,
+}
+
+/// Planned deployment.
+pub(super) struct Planned {
+    pub(super) report: PlanReport,
+    pub(super) generation: StoredGeneration,
+}
+
+/// Purpose of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The plan is shown.
+    Show,
+    /// The plan is put in force, which no version does for *freeze* yet.
+    Apply,
 }
 
 pub(super) fn run(args: &PlanArgs) -> anyhow::Result<Exit> {
     let _watch = args.limit.watch(args.output.json)?;
+    let in_force = args.daemon.in_force_if_known()?;
+    let Planned { report, .. } = plan(&args.system, in_force.as_ref(), Purpose::Show)?;
+    args.output.print(&report, || report::text(&report, colored()) + "nothing was changed\n")?;
+    Ok(report.outcome.exit())
+}
+
+/// Plans a deployment that follows the generation `in_force`.
+pub(super) fn plan(
+    args: &SystemArgs,
+    in_force: Option<&Generation>,
+    purpose: Purpose,
+) -> anyhow::Result<Planned> {
     let (system, texts) = SourceTexts::load(&args.file, &Registry::default())?;
     let analysis = Analysis::of(&args.file, &system)?;
     if let Some(path) = &args.witness
@@ -55,29 +93,18 @@ pub(super) fn run(args: &PlanArgs) -> anyhow::Result<Exit> {
     {
         note(&format!("no job is known to be late: {} is not written", path.display()));
     }
-    let plan = plan(args, &system, &texts, analysis)?;
-    args.output.print(&plan, || report::text(&plan, colored()))?;
-    Ok(plan.outcome.exit())
-}
-
-fn plan(
-    args: &PlanArgs,
-    system: &System,
-    texts: &SourceTexts,
-    analysis: Analysis,
-) -> anyhow::Result<PlanReport> {
     let machine = SystemInfo::probe()?;
-    let mut missing = missing::of_files(texts);
-    let places = match logical_task(system) {
+    let mut missing = missing::of_files(&texts);
+    let places = match logical_task(&system) {
         Some(task) => Err(missing::of_logical(task)),
-        None => place(system, args.cpus.as_ref())
+        None => place(&system, args.cpus.as_ref())
             .map_err(|why| missing::of_cpus(&args.file, &why.to_string())),
     };
     let cpus = match places {
         Ok(places) => places.iter().map(|cpus| cpus.iter().copied().collect()).collect(),
         Err(finding) => {
             missing.push(finding);
-            missing::placeholders(system)
+            missing::placeholders(&system)
         }
     };
     let quantum = sched::quantum().ok();
@@ -89,13 +116,19 @@ fn plan(
         .collect();
     for (root, plan) in system.roots.iter().zip(&plans) {
         missing.extend(missing::of_root(root, plan, &machine));
+        if purpose == Purpose::Apply {
+            missing.extend(missing::of_mechanism(root, plan));
+        }
     }
     let outcome = outcome(&analysis, &missing, args.unproved);
     let hash = FileHash::of(texts.0.iter().map(|(_, text)| text.as_str()));
     let (report, is_unproved) = (analysis.report.text(false), outcome == Outcome::Unproved);
-    let tasks = tasks(system, &plans);
-    let generation = Generation::new(1, hash, roots(system, &cpus), tasks, report, is_unproved)
-        .context("a system file makes a valid generation")?;
+    let tasks = tasks(&system, &plans);
+    // The driver assigns the number.
+    let number = in_force.map_or(0, Generation::number) + 1;
+    let generation =
+        Generation::new(number, hash, roots(&system, &cpus), tasks, report, is_unproved)
+            .context("a system file makes a valid generation")?;
     let mut actions = Vec::new();
     for (number, (root, plan)) in generation.roots().iter().zip(&plans).enumerate() {
         let tasks = generation.tasks().iter().filter(|task| task.root == number).cloned();
@@ -107,17 +140,19 @@ fn plan(
         mechanism: plan.mechanism.to_string(),
         mechanism_why: plan.reason.clone(),
     });
-    Ok(PlanReport {
+    let report = PlanReport {
         file: args.file.display().to_string(),
         sha256: hash.to_string(),
-        in_force: None,
-        difference: Difference::between(None, &generation).into(),
+        in_force: in_force.map(Generation::number),
+        difference: Difference::between(in_force, &generation).into(),
         outcome,
         roots: roots.collect(),
         analysis: analysis.report,
         actions,
         missing,
-    })
+    };
+    let files = texts.0.into_iter().map(|(path, text)| SourceFile { path, text }).collect();
+    Ok(Planned { report, generation: StoredGeneration { generation: generation.into(), files } })
 }
 
 fn outcome(analysis: &Analysis, missing: &[Missing], unproved: bool) -> Outcome {

@@ -73,6 +73,14 @@ pub(super) struct DifferenceJson {
     pub(super) removed: Vec<String>,
 }
 
+impl DifferenceJson {
+    /// Whether an apply would do nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        let changed = [&self.new, &self.restarted, &self.adjusted, &self.removed];
+        changed.into_iter().all(Vec::is_empty)
+    }
+}
+
 impl From<Difference> for DifferenceJson {
     fn from(from: Difference) -> DifferenceJson {
         let Difference { new, restarted, adjusted, unchanged, removed } = from;
@@ -100,22 +108,7 @@ pub(super) fn text(plan: &PlanReport, color: bool) -> String {
     let mut out = String::new();
     // Writing to a String can't fail.
     let _ = writeln!(out, "{}, SHA-256 {}", plan.file, &plan.sha256[..16]);
-    let in_force = match plan.in_force {
-        None => "no generation is in force".to_owned(),
-        Some(number) => format!("generation {number} is in force"),
-    };
-    let difference = &plan.difference;
-    let parts = [
-        (&difference.new, "new"),
-        (&difference.restarted, "restarted"),
-        (&difference.adjusted, "adjusted"),
-        (&difference.unchanged, "unchanged"),
-        (&difference.removed, "removed"),
-    ];
-    let _ = writeln!(out, "{in_force}");
-    for (tasks, word) in parts.into_iter().filter(|(tasks, _)| !tasks.is_empty()) {
-        let _ = writeln!(out, "{} {word}: {}", count(tasks.len(), "task"), tasks.join(", "));
-    }
+    difference_text(&mut out, plan.in_force, &plan.difference);
     let _ = writeln!(out);
     out.push_str(&plan.analysis.text(color));
     let _ = writeln!(out, "\n{}", paint("what apply would do", Tone::Strong, color));
@@ -134,6 +127,27 @@ pub(super) fn text(plan: &PlanReport, color: bool) -> String {
     }
     let (verdict, tone) = plan.outcome.text();
     let _ = writeln!(out, "\n{}", paint(verdict, tone, color));
-    let _ = writeln!(out, "nothing was changed");
     out
+}
+
+/// Writes what differs from the generation in force.
+pub(super) fn difference_text(
+    out: &mut String,
+    in_force: Option<u64>,
+    difference: &DifferenceJson,
+) {
+    let _ = match in_force {
+        None => writeln!(out, "no generation is in force"),
+        Some(number) => writeln!(out, "generation {number} is in force"),
+    };
+    let parts = [
+        (&difference.new, "new"),
+        (&difference.restarted, "restarted"),
+        (&difference.adjusted, "adjusted"),
+        (&difference.unchanged, "unchanged"),
+        (&difference.removed, "removed"),
+    ];
+    for (tasks, word) in parts.into_iter().filter(|(tasks, _)| !tasks.is_empty()) {
+        let _ = writeln!(out, "{} {word}: {}", count(tasks.len(), "task"), tasks.join(", "));
+    }
 }
