@@ -42,6 +42,8 @@ if [ -z "$root" ]; then
         systemctl daemon-reload
         systemctl enable talead.socket talead.service
         systemctl restart talead.socket talead.service
+        # An administrator enables deployments; a new daemon adopts the programs.
+        systemctl try-restart talea-deploy.service
     fi
     echo "next: talea doctor"
 fi

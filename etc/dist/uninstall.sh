@@ -1,5 +1,5 @@
 #!/bin/sh
-# Takes all grants back, stops the daemon and removes the files of this folder. The configuration
+# Takes all grants back, ends a deployment, stops the daemons and removes the files of this folder. The configuration
 # stays.
 set -eu
 
@@ -17,8 +17,15 @@ if [ -z "$root" ]; then
         exit 1
     fi
     /usr/sbin/talead stop --release >/dev/null 2>&1 || true
+    # Ends the programs of a deployment: a program may take 5 s, then it is killed.
+    if /usr/bin/talea deploy remove >/dev/null 2>&1; then
+        for _ in 1 2 3 4 5 6 7 8 9 10; do
+            [ -n "$(ls -A /run/talea-deploy/programs 2>/dev/null)" ] || break
+            sleep 1
+        done
+    fi
     if [ -d /run/systemd/system ]; then
-        systemctl disable --now talead.socket talead.service talead-plugin.socket || true
+        systemctl disable --now talead.socket talead.service talead-plugin.socket talea-deploy.service || true
     fi
 fi
 while read -r file; do

@@ -103,8 +103,14 @@ impl Install {
     }
 
     fn build(&self) -> Result<()> {
-        let packages =
-            ["talea-cli", "talea-daemon", "talea-plugin-host", "talea-rtkit", "talea-capi"];
+        let packages = [
+            "talea-cli",
+            "talea-daemon",
+            "talea-deployd",
+            "talea-plugin-host",
+            "talea-rtkit",
+            "talea-capi",
+        ];
         let mut build = cargo(&["build", "--locked", "--profile", &self.profile]);
         if self.sysconfdir != Path::new("/etc") {
             // Otherwise `talead` and `talea doctor` would read /etc/talea.
@@ -120,6 +126,7 @@ impl Install {
         let built = self.target(&shell::target_dir());
         self.copy(&built.join("talea"), "bin/talea", 0o755)?;
         self.copy(&built.join("talead"), "sbin/talead", 0o755)?;
+        self.copy(&built.join("talea-deployd"), "sbin/talea-deployd", 0o755)?;
         self.copy(&built.join("talea-rtkit"), "libexec/talea/talea-rtkit", 0o755)?;
         self.copy(&built.join("talea-plugin-host"), "libexec/talea/talea-plugin-host", 0o755)
     }
@@ -215,6 +222,7 @@ impl Install {
             "talead.socket",
             "talead-plugin.socket",
             "talead-plugin@.service",
+            "talea-deploy.service",
             "talea-rtkit.service",
         ] {
             self.fill(

@@ -105,6 +105,28 @@ fn the_table_of_kernels_names_every_check_of_the_doctor() {
 }
 
 #[test]
+fn the_unit_of_deployments_lets_programs_outlive_it() {
+    let path = root().join("etc/systemd/talea-deploy.service");
+    let unit = std::fs::read_to_string(path).expect("the unit");
+    let has = |wanted: &str| unit.lines().any(|line| line == wanted);
+    for wanted in [
+        "Type=notify",
+        "Delegate=yes",
+        "KillMode=process",
+        "RuntimeDirectory=talea-deploy",
+        "RuntimeDirectoryPreserve=yes",
+        "StateDirectory=talea-deploy",
+        "StateDirectoryMode=0700",
+    ] {
+        assert!(has(wanted), "{wanted}");
+    }
+    // The programs inherit these, and real-time programs need what they take.
+    for forbidden in ["RestrictRealtime=yes", "PrivateUsers=yes", "ProtectControlGroups=yes"] {
+        assert!(!has(forbidden), "{forbidden}");
+    }
+}
+
+#[test]
 fn the_units_listen_where_clients_connect_and_keep_what_grants_need() {
     let read = |name: &str| {
         std::fs::read_to_string(root().join("etc/systemd").join(name)).expect("the unit")
