@@ -3,7 +3,7 @@
 //! Only root and the user of this process connect: the socket has mode 0600, and the kernel's
 //! report about the peer is checked besides.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use talea_deploy::text::frames::{Assembly, MAX_PACKET, packets};
@@ -18,7 +18,7 @@ pub(crate) const MAX_CLIENTS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Clients {
     listener: Listener,
-    clients: BTreeMap<u64, Client>,
+    open: BTreeMap<u64, Client>,
     next: u64,
 }
 
@@ -26,11 +26,13 @@ pub(crate) struct Clients {
 struct Client {
     socket: OwnedFd,
     assembly: Assembly,
+    /// Packets of answers, in order.
+    unsent: VecDeque<Vec<u8>>,
 }
 
 impl Clients {
     pub(crate) fn new(listener: Listener) -> Clients {
-        Clients { listener, clients: BTreeMap::new(), next: 0 }
+        Clients { listener, open: BTreeMap::new(), next: 0 }
     }
 
     /// Returns the listener, for `epoll`.
@@ -40,9 +42,9 @@ impl Clients {
 
     /// Accepts the next connection. Returns its number and its socket.
     pub(crate) fn accept(&mut self) -> io::Result<Option<(u64, BorrowedFd<'_>)>> {
-        if self.clients.len() >= MAX_CLIENTS {
+        if self.open.len() >= MAX_CLIENTS {
             // The oldest connection makes room: a client that hangs blocks no other one.
-            self.clients.pop_first();
+            self.open.pop_first();
         }
         let Some(socket) = self.listener.accept()? else { return Ok(None) };
         let uid = peer::user(&socket)?;
@@ -52,16 +54,19 @@ impl Clients {
         }
         let number = self.next;
         self.next += 1;
-        self.clients.insert(number, Client { socket, assembly: Assembly::default() });
-        Ok(self.clients.get(&number).map(|client| (number, client.socket.as_fd())))
+        self.open.insert(
+            number,
+            Client { socket, assembly: Assembly::default(), unsent: VecDeque::new() },
+        );
+        Ok(self.open.get(&number).map(|client| (number, client.socket.as_fd())))
     }
 
     /// Receives packets of a connection. Returns a message if it is complete. A connection that has
     /// ended, or that sends no packets of a message, is closed.
     pub(crate) fn receive(&mut self, number: u64) -> Option<String> {
-        let mut packet = [0; MAX_PACKET];
+        let mut packet = vec![0; MAX_PACKET];
         loop {
-            let client = self.clients.get_mut(&number)?;
+            let client = self.open.get_mut(&number)?;
             match seqpacket::recv(&client.socket, &mut packet) {
                 Ok(received) if received.len > 0 && !received.truncated => {
                     match client.assembly.push(&packet[..received.len]) {
@@ -74,16 +79,32 @@ impl Clients {
                 _ => break,
             }
         }
-        self.clients.remove(&number);
+        self.open.remove(&number);
         None
     }
 
-    /// Answers a request. A client that does not read is disconnected.
+    /// Answers a request. [`Clients::send`] sends the answer.
     pub(crate) fn answer(&mut self, number: u64, answer: &Answer) {
-        let Some(client) = self.clients.get(&number) else { return };
-        let mut packets = packets(&answer.to_text()).collect::<Vec<_>>().into_iter();
-        if packets.any(|packet| seqpacket::send(&client.socket, &packet, None).is_err()) {
-            self.clients.remove(&number);
+        if let Some(client) = self.open.get_mut(&number) {
+            client.unsent.extend(packets(&answer.to_text()));
         }
+    }
+
+    /// Sends what a connection can take. Returns its socket and whether packets are left; `None` if
+    /// it has ended.
+    pub(crate) fn send(&mut self, number: u64) -> Option<(BorrowedFd<'_>, bool)> {
+        let client = self.open.get_mut(&number)?;
+        while let Some(packet) = client.unsent.front() {
+            match seqpacket::send(&client.socket, packet, None) {
+                Ok(()) => drop(client.unsent.pop_front()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    self.open.remove(&number);
+                    return None;
+                }
+            }
+        }
+        let client = self.open.get(&number)?;
+        Some((client.socket.as_fd(), !client.unsent.is_empty()))
     }
 }

@@ -23,6 +23,8 @@ use talea_os::signals::Signals;
 
 /// Maximum time between two signs of life.
 const LIFE_PERIOD: Span = Span::from_ns(2_000_000_000);
+/// Minimum time between two lines about ignored reports.
+const IGNORED_PERIOD: Span = Span::from_ns(60_000_000_000);
 /// Maximum number of reports of programs that are read before anything else.
 const MAX_REPORTS: usize = 64;
 
@@ -50,6 +52,9 @@ pub(crate) struct Driver {
     asked: BTreeMap<RequestId, (u64, Option<u64>)>,
     next_request: u64,
     inputs: VecDeque<Input>,
+    /// Number of reports of foreign processes, and the time of the last line about them.
+    ignored: u64,
+    ignored_logged: Option<Monotonic>,
 }
 
 impl Driver {
@@ -80,6 +85,8 @@ impl Driver {
             asked: BTreeMap::new(),
             next_request: 0,
             inputs: VecDeque::new(),
+            ignored: 0,
+            ignored_logged: None,
         })
     }
 
@@ -112,7 +119,11 @@ impl Driver {
                         }
                     }
                     token if token % 2 == 0 => is_changed = true,
-                    token => self.serve((token - FIRST - 1) / 2)?,
+                    token => {
+                        let client = (token - FIRST - 1) / 2;
+                        self.serve(client)?;
+                        self.send(client);
+                    }
                 }
             }
             if is_changed {
@@ -145,7 +156,7 @@ impl Driver {
         match self.clients.accept() {
             Ok(Some((number, socket))) => {
                 // Without a watch the client gets no answer, and ends by its time-out.
-                let _ = self.epoll.add(socket, Interest::READ, FIRST + 1 + number * 2);
+                let _ = self.epoll.add(socket, Interest::READ, client_token(number));
             }
             Ok(None) => {}
             Err(error) => log(&format!("a connection is not accepted: {error}")),
@@ -166,10 +177,24 @@ impl Driver {
                     log(&format!("{task}: is ready"));
                     is_ready = true;
                 }
-                None => log(&format!("process {pid} is no program of the deployment: ignored")),
+                None => self.ignore_report(pid),
             }
         }
         is_ready
+    }
+
+    /// Ignores the report of a foreign process. Every user may send, so most lines are only counted.
+    fn ignore_report(&mut self, pid: talea_os::Tid) {
+        let now = clock::now();
+        self.ignored += 1;
+        if self.ignored_logged.is_none_or(|at| now.saturating_since(at) >= IGNORED_PERIOD) {
+            log(&format!(
+                "process {pid} is no program of the deployment: its report of readiness is ignored \
+                 ({} so far)",
+                self.ignored
+            ));
+            self.ignored_logged = Some(now);
+        }
     }
 
     fn serve(&mut self, client: u64) -> Result<(), Failure> {
@@ -293,5 +318,19 @@ impl Driver {
             }
         };
         self.clients.answer(client, &answer);
+        self.send(client);
     }
+
+    /// Sends answers of a connection, and watches it for space if it cannot take all.
+    fn send(&mut self, client: u64) {
+        if let Some((socket, is_full)) = self.clients.send(client) {
+            let interest = if is_full { Interest::READ_WRITE } else { Interest::READ };
+            // Without a watch the client ends by its time-out.
+            let _ = self.epoll.modify(socket, interest, client_token(client));
+        }
+    }
+}
+
+fn client_token(client: u64) -> u64 {
+    FIRST + 1 + client * 2
 }

@@ -122,7 +122,7 @@ fn serve(options: &Options) -> Result<(), Failure> {
     create_directory(&runtime.join("programs"), 0o700)?;
     let access = Access { mode: 0o600, uid: None, gid: None };
     let listener = Listener::bind(&runtime.join("socket"), access, MAX_CLIENTS as u32)
-        .map_err(bind_failure)?;
+        .map_err(|error| bind_failure(&error))?;
     let notify = runtime.join("notify");
     let programs = Programs::adopt(&runtime, &notify, &boot)?;
     let socket =
@@ -163,8 +163,8 @@ fn create_directory(path: &Path, mode: u32) -> Result<(), Failure> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(refused)
 }
 
-fn bind_failure(error: BindError) -> Failure {
-    let remedy = match &error {
+fn bind_failure(error: &BindError) -> Failure {
+    let remedy = match error {
         BindError::InUse { .. } => {
             "only one talea-deployd uses a directory; stop that process first"
         }

@@ -28,6 +28,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
+use std::time::Duration;
 use talea_core::{Attr, mutate};
 use talea_deploy::input::{Errno, Exit, Program, StopSignal};
 use talea_deploy::text::Instance;
@@ -38,6 +39,8 @@ use talea_os::{Tid, clock, launch, proc, users};
 
 /// Name of the group above the groups of programs.
 const GROUP: &str = "talea-deploy";
+/// Maximum number of attempts to remove the group of an interrupted start, a millisecond apart.
+const REMOVE_ATTEMPTS: u32 = 1_000;
 
 /// Programs of one driver.
 #[derive(Debug)]
@@ -49,8 +52,8 @@ pub(crate) struct Programs {
     /// Address of the socket for readiness.
     notify: PathBuf,
     boot: String,
-    /// `programs[name]`: program whose file has this name.
-    programs: BTreeMap<String, OneProgram>,
+    /// `by_name[name]`: program whose file has this name.
+    by_name: BTreeMap<String, OneProgram>,
 }
 
 #[derive(Debug)]
@@ -84,7 +87,7 @@ impl Programs {
             group: base.join(GROUP),
             notify: notify.to_owned(),
             boot: boot.to_owned(),
-            programs: BTreeMap::new(),
+            by_name: BTreeMap::new(),
         };
         let os = |error: io::Error| {
             Failure::new(format!("{}: {error}", programs.directory.display()), "look at its owner")
@@ -105,7 +108,7 @@ impl Programs {
                 Failure::new(format!("{}: {why}", path.display()), remedy)
             })?;
             if let Some(program) = programs.adopt_one(&name, instance) {
-                programs.programs.insert(name, program);
+                programs.by_name.insert(name, program);
             }
         }
         Ok(programs)
@@ -118,21 +121,13 @@ impl Programs {
             self.remove_file(name);
             return None;
         }
-        let opened = match instance.process {
-            Some(id) => open(id).map(|handle| (id, Some(handle))).unwrap_or((id, None)),
+        let (process, handle) = if let Some(id) = instance.process {
+            (id, open(id))
+        } else {
             // The driver ended while it started the program.
-            None => loop {
-                if let Some(handle) = first_process(&group) {
-                    break (id_of(&handle), Some(handle));
-                }
-                // A process that enters the group now finds it removed.
-                if group.remove().is_ok() {
-                    self.remove_file(name);
-                    return None;
-                }
-            },
+            let handle = self.find_started(name, &group)?;
+            (id_of(&handle), Some(handle))
         };
-        let (process, handle) = opened;
         let state = match handle {
             Some(handle) => State::Running { handle, child: None },
             None => State::Ended(None),
@@ -142,14 +137,33 @@ impl Programs {
         Some(OneProgram { instance, group, process, state })
     }
 
+    /// Finds the first process of a program whose start was interrupted. Returns `None`, and removes
+    /// the file, if no process has entered the group.
+    fn find_started(&self, name: &str, group: &ProgramGroup) -> Option<ProcessHandle> {
+        for _ in 0..REMOVE_ATTEMPTS {
+            if let Some(handle) = first_process(group) {
+                return Some(handle);
+            }
+            // A process that enters the group now finds it removed.
+            if group.remove().is_ok() {
+                self.remove_file(name);
+                return None;
+            }
+            // The process is between its entry and its visibility, or between exit and its end.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        log(&format!("{} cannot be removed; the next start tries again", group.path().display()));
+        None
+    }
+
     /// Returns the running programs that were found.
     pub(crate) fn adopted(&self) -> impl Iterator<Item = (&str, ProcessId)> {
-        self.programs.values().map(|program| (program.instance.task.as_str(), program.process))
+        self.by_name.values().map(|program| (program.instance.task.as_str(), program.process))
     }
 
     /// Returns the pidfds of the running programs, each with the name of its file.
     pub(crate) fn watched(&self) -> impl Iterator<Item = (&str, BorrowedFd<'_>)> {
-        self.programs.iter().filter_map(|(name, program)| match &program.state {
+        self.by_name.iter().filter_map(|(name, program)| match &program.state {
             State::Running { handle, .. } => Some((name.as_str(), handle.as_fd())),
             State::Ended(_) => None,
         })
@@ -225,16 +239,16 @@ impl Programs {
         instance.process = Some(process);
         self.write(&name, &instance);
         let state = State::Running { handle, child: Some(child) };
-        self.programs.insert(name, OneProgram { instance, group, process, state });
+        self.by_name.insert(name, OneProgram { instance, group, process, state });
         Ok(())
     }
 
     /// Observes all programs.
     pub(crate) fn observe(&mut self) -> Vec<Program> {
         let mut observed = Vec::new();
-        let names: Vec<String> = self.programs.keys().cloned().collect();
+        let names: Vec<String> = self.by_name.keys().cloned().collect();
         for name in names {
-            let Some(program) = self.programs.get_mut(&name) else { continue };
+            let Some(program) = self.by_name.get_mut(&name) else { continue };
             program.note_end();
             let (exit, threads) = match &program.state {
                 State::Running { .. } => (None, attributes::threads(&program.group)),
@@ -242,7 +256,7 @@ impl Programs {
                 State::Ended(_) if program.is_populated() => (None, Vec::new()),
                 State::Ended(Some(exit)) => (Some(*exit), Vec::new()),
                 State::Ended(None) => {
-                    self.forget(program_id(&self.programs, &name));
+                    self.forget(program_id(&self.by_name, &name));
                     continue;
                 }
             };
@@ -279,14 +293,14 @@ impl Programs {
 
     /// Forgets an ended program: removes its group and its file.
     pub(crate) fn forget(&mut self, process: ProcessId) {
-        let found = self.programs.iter().find(|(_, program)| program.process == process);
+        let found = self.by_name.iter().find(|(_, program)| program.process == process);
         let Some((name, program)) = found else { return };
         let is_ended = matches!(program.state, State::Ended(_));
         // Otherwise the next observation has it again, and the machine forgets it again.
         if is_ended && program.group.remove().is_ok() {
             let name = name.clone();
             self.remove_file(&name);
-            self.programs.remove(&name);
+            self.by_name.remove(&name);
             self.remove_empty_group();
         }
     }
@@ -298,7 +312,7 @@ impl Programs {
         let is_its = |program: &OneProgram| {
             mutate!("deployd-ready-sender", group.starts_with(program.group.path()), true)
         };
-        let found = self.programs.iter_mut().find(|(_, program)| is_its(program));
+        let found = self.by_name.iter_mut().find(|(_, program)| is_its(program));
         let (name, program) = found?;
         program.instance.is_ready = true;
         let (name, instance) = (name.clone(), program.instance.clone());
@@ -307,7 +321,7 @@ impl Programs {
     }
 
     fn of(&self, process: ProcessId) -> Option<&OneProgram> {
-        self.programs.values().find(|program| program.process == process)
+        self.by_name.values().find(|program| program.process == process)
     }
 
     /// Writes the file of an instance. Without it, a later driver finds the first process as the
@@ -348,7 +362,7 @@ impl OneProgram {
     /// Whether processes of an ended program exist. They are killed.
     fn is_populated(&self) -> bool {
         let is_populated = self.group.processes().is_ok_and(|processes| !processes.is_empty());
-        if is_populated && mutate!("deployd-kill-rest", true, false) {
+        if mutate!("deployd-kill-rest", is_populated, false) {
             // Repeated: a child that was being created may have been missed and would live.
             drop(self.group.kill());
         }

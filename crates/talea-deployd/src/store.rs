@@ -75,11 +75,8 @@ impl Store {
         let refused = |why: String| Failure::new(format!("{}: {why}", path.display()), remedy);
         let text = read(&path)?.ok_or_else(|| {
             Failure::new(
-                format!("there is no generation {number}"),
-                format!(
-                    "talea deploy status names the one before; all are in {}",
-                    self.generations().display()
-                ),
+                format!("there is no generation {number}: {} is missing", path.display()),
+                "restore it from a backup, or name another one: talea deploy status has the one before",
             )
         })?;
         let stored = StoredGeneration::from_text(&text).map_err(|why| refused(why.to_string()))?;

@@ -171,7 +171,7 @@ fn d16_an_unknown_key_of_a_message_is_an_error() {
     for ask in asks {
         let text = ask.to_text();
         assert_eq!(Ask::from_text(&text), Ok(ask));
-        let more = text.replacen("{", "{ \"more\": 1,", 1);
+        let more = text.replacen('{', "{ \"more\": 1,", 1);
         let Err(TextError::Malformed(why)) = Ask::from_text(&more) else { panic!("{more}") };
         assert!(why.contains("unknown field `more`"), "{why}");
         let later = text.replace("\"version\": 1", "\"version\": 2");

@@ -2,11 +2,13 @@
 
 use super::{SLEEP, calls, control_and_logger, has_level, has_strace, ms, ready_task, trace};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use talea_core::rng::Rng;
-use talea_deploy::text::StoredRecord;
-use talea_deploy::text::message::ConditionText;
-use talea_kernel_tests::deployd::{Deployd, task};
+use talea_deploy::Generation;
+use talea_deploy::text::message::{Answer, Ask, ConditionText};
+use talea_deploy::text::{Instance, StoredGeneration, StoredRecord};
+use talea_kernel_tests::deployd::{Deployd, apply, task};
 use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root};
 
 fn kill(pid: i32) {
@@ -51,6 +53,39 @@ fn d17_a_later_daemon_adopts_the_programs_and_touches_nothing() {
         task.failures == 1 && task.pid.is_some_and(|pid| pid as i32 != pids[0])
     });
     assert!(deployd.log().contains("control: ended with an unknown status"), "{}", deployd.log());
+}
+
+#[test]
+fn d17_an_interrupted_start_is_found_or_undone() {
+    needs_root!();
+    let bench = Bench::new("deploy-interrupted");
+    let mut deployd = Deployd::start(&bench);
+    deployd.apply(&[task("control", 93, &SLEEP)], None);
+    let pid = deployd.running("control");
+    deployd.kill();
+    // The files as a daemon leaves them that is killed after the fork, or before it.
+    let folder = deployd.runtime().join("programs");
+    let entry = std::fs::read_dir(&folder).expect("a folder").next().expect("a file");
+    let path = entry.expect("a file").path();
+    let started = Instance { process: None, ..deployd.instances().remove(0) };
+    std::fs::write(&path, started.to_text()).expect("write");
+    let mut empty = started.clone();
+    empty.group = format!("{}-empty", started.group);
+    std::fs::create_dir(&empty.group).expect("a group");
+    std::fs::write(folder.join("empty"), empty.to_text()).expect("write");
+    let mut none = started;
+    none.group.push_str("-none");
+    std::fs::write(folder.join("none"), none.to_text()).expect("write");
+    std::fs::write(folder.join("torn.new"), "talea").expect("write");
+    deployd.restart();
+    assert_eq!(deployd.running("control"), pid);
+    let task = deployd.task("control");
+    assert_eq!((task.restarts, task.failures, task.repairs), (0, 0, 0));
+    assert!(!Path::new(&empty.group).exists(), "the empty group is removed");
+    let found = deployd.instances();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].process.map(|id| id.pid), Some(pid as u32));
+    assert!(!folder.join("torn.new").exists());
 }
 
 #[test]
@@ -171,6 +206,26 @@ fn reseal(text: &str, from: &str, to: &str) -> String {
     let hash = hash.split(' ').next().expect("a hash");
     let words: Vec<&str> = first.split(' ').collect();
     format!("{} {} {} {hash}\n{body}", words[0], words[1], words[2])
+}
+
+#[test]
+fn d16_a_large_generation_is_stored_and_returned() {
+    needs_root!();
+    let bench = Bench::new("deploy-large");
+    let deployd = Deployd::start(&bench);
+    let Ask::Apply { generation, confirm } = apply(&[task("control", 93, &SLEEP)], None) else {
+        panic!("an apply");
+    };
+    // More than the buffers of the socket.
+    let report = "a line of the report\n".repeat(200_000);
+    let of = &generation.generation;
+    let (roots, tasks) = (of.roots().to_vec(), of.tasks().to_vec());
+    let large = Generation::new(0, of.hash(), roots, tasks, report.clone(), false);
+    let large = Arc::new(large.expect("a valid generation"));
+    let generation = StoredGeneration { generation: large, ..generation };
+    assert_eq!(deployd.change(&Ask::Apply { generation, confirm }), Some(1));
+    let Answer::InForce(Some(found)) = deployd.ask(&Ask::InForce) else { panic!("a generation") };
+    assert_eq!((found.number(), found.report() == report), (1, true));
 }
 
 #[test]
