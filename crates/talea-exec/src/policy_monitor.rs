@@ -17,7 +17,7 @@ use std::thread::{Builder, Scope};
 use std::time::Duration;
 use talea_core::CpuSet;
 use talea_core::mutate;
-use talea_os::cgroup::RunCgroups;
+use talea_os::cgroup::Cgroup;
 use talea_os::sched::{self, Policy};
 use talea_os::{Tid, proc};
 
@@ -29,8 +29,8 @@ const MAX_THREADS: usize = 256;
 /// Program that the monitor watches, and the changes that the monitor found.
 #[derive(Debug)]
 pub(crate) struct WatchedProgram {
-    /// Index of the program's cgroup.
-    pub(crate) group: usize,
+    /// Cgroup of the program.
+    pub(crate) cgroup: Arc<Cgroup>,
     pub(crate) cpu: u32,
     pub(crate) policies: ProgramPolicies,
     /// Description of the first change.
@@ -40,7 +40,6 @@ pub(crate) struct WatchedProgram {
 /// Starts the monitor, which runs until the other end of `over` is dropped.
 pub(crate) fn spawn<'scope>(
     scope: &'scope Scope<'scope, '_>,
-    cgroups: Arc<RunCgroups>,
     programs: Vec<WatchedProgram>,
     over: Receiver<()>,
 ) -> Result<(), Failure> {
@@ -48,7 +47,7 @@ pub(crate) fn spawn<'scope>(
         while over.recv_timeout(CHECK_PERIOD) == Err(RecvTimeoutError::Timeout) {
             for program in programs.iter().filter(|program| program.policy_changed.get().is_none())
             {
-                let threads = cgroups.cgroup(program.group).threads().unwrap_or_default();
+                let threads = program.cgroup.threads().unwrap_or_default();
                 if let Some(what) =
                     threads.into_iter().take(MAX_THREADS).find_map(|tid| program.find_change(tid))
                 {

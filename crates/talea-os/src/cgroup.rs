@@ -34,6 +34,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use talea_core::Work;
 
@@ -171,7 +172,7 @@ fn parse_usage(text: &[u8]) -> Option<Work> {
 #[derive(Debug)]
 pub struct RunCgroups {
     path: PathBuf,
-    cgroups: Vec<Cgroup>,
+    cgroups: Vec<Arc<Cgroup>>,
     /// Reaper of the cgroups, present until all cgroups are removed.
     reaper: Option<Reaper>,
 }
@@ -210,7 +211,7 @@ impl RunCgroups {
             // The kernel may have no room for the limit: then the cgroup does without it.
             cgroup.rt_group =
                 limit.zip(rt_path).and_then(|(limit, path)| RtGroup::create(path, limit).ok());
-            cgroups.cgroups.push(cgroup);
+            cgroups.cgroups.push(Arc::new(cgroup));
         }
         Ok(cgroups)
     }
@@ -226,7 +227,7 @@ impl RunCgroups {
     }
 
     fn rt_groups(&self) -> impl Iterator<Item = &RtGroup> {
-        self.cgroups.iter().filter_map(Cgroup::rt_group)
+        self.cgroups.iter().filter_map(|cgroup| cgroup.rt_group())
     }
 
     /// Returns the threads in all cgroups of the run. Omits the threads of cgroups that it cannot
@@ -236,7 +237,7 @@ impl RunCgroups {
     }
 
     /// Returns the cgroup at index `at`.
-    pub fn cgroup(&self, at: usize) -> &Cgroup {
+    pub fn cgroup(&self, at: usize) -> &Arc<Cgroup> {
         &self.cgroups[at]
     }
 }
