@@ -7,8 +7,10 @@
 //! ([`RunControl`](crate::RunControl)).
 
 use std::fmt;
+use std::sync::Arc;
 use talea_core::workload::Cost;
 use talea_core::{Span, Time, Work};
+use talea_os::cgroup::Cgroup;
 use talea_os::users::Account;
 
 /// Arrival of a job.
@@ -66,6 +68,10 @@ pub struct Load {
     pub program: Option<Vec<String>>,
     /// Account under which the program runs; `None` stands for the account of this process.
     pub account: Option<Account>,
+    /// Cgroup that another process fills with a program, governed in place of the body: a job is
+    /// released when the first process enters, and at each wake-up. A process enters an empty,
+    /// frozen cgroup. Only valid on a root with one CPU.
+    pub group: Option<Arc<Cgroup>>,
 }
 
 impl Default for Load {
@@ -80,6 +86,7 @@ impl Default for Load {
             explicit_tokens: false,
             program: None,
             account: None,
+            group: None,
         }
     }
 }
@@ -102,6 +109,16 @@ impl Load {
     pub fn for_program(words: Vec<String>) -> Load {
         let begin = Arrival { observed: Time::ZERO, nominal: Time::ZERO };
         Load { program: Some(words), ..Load::new(vec![begin], Vec::new()) }
+    }
+
+    /// Creates the load of a cgroup that another process fills.
+    pub fn for_group(group: Arc<Cgroup>) -> Load {
+        Load { group: Some(group), ..Load::default() }
+    }
+
+    /// Whether a program plays the task, started by the run or by another process.
+    pub(crate) fn is_program(&self) -> bool {
+        self.program.is_some() || self.group.is_some()
     }
 
     /// Creates the load of a task with one version whose jobs only work.

@@ -10,7 +10,11 @@
 //! | idle detector | one per CPU with programs | `group` | runs when the program does not want its CPU |
 //! | policy monitor | one | `policy_monitor` | checks policies and affinities |
 //!
-//! In an orderly end the last dispatcher kills the programs, which no program keeps from the CPU.
+//! Groups that another process fills ([`Load::group`](crate::Load)) have no launcher, and keep their
+//! members at the end of the run, frozen.
+//!
+//! In an orderly end the last dispatcher kills the programs of the run, which no program
+//! keeps from the CPU.
 
 mod group;
 mod launch;
@@ -25,7 +29,7 @@ use crate::failure::Failure;
 use crate::options::Options;
 use crate::policy_monitor::{self, ProgramPolicies, WatchedProgram};
 use crate::root_shared::{PriorityMap, ProgramLevel, RootShared};
-use group::Governed;
+use group::{Governed, Origin};
 use launch::{Launched, Start};
 use std::io::{self, PipeReader, PipeWriter};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -52,6 +56,28 @@ pub struct ProgramReport {
     pub polled: bool,
     /// Isolation of the program while it was stopped.
     pub isolation: Isolation,
+}
+
+/// Origin of the program that plays a task.
+#[derive(Clone, Debug)]
+pub(crate) enum ProgramSource {
+    /// The run starts and ends the program.
+    Start(WantedProgram),
+    /// Another process starts and ends the program in this cgroup.
+    Group(Arc<Cgroup>),
+}
+
+impl ProgramSource {
+    fn is_group(&self) -> bool {
+        matches!(self, ProgramSource::Group(_))
+    }
+
+    fn start(&self) -> Option<&WantedProgram> {
+        match self {
+            ProgramSource::Start(wanted) => Some(wanted),
+            ProgramSource::Group(_) => None,
+        }
+    }
 }
 
 /// Control of all programs of a run, for the threads that end the run.
@@ -118,67 +144,61 @@ impl ProgramControl {
         drop(self.monitor_stop.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// Starts the programs of `wanted`, all of them frozen. `wanted[r][n]` is the program of task
-    /// `n` of root `r`.
+    /// Starts the programs of `sources`, all of them frozen, and governs them. `sources[r][n]` is the
+    /// program of task `n` of root `r`.
     pub(crate) fn start_all<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        wanted: &[Vec<Option<WantedProgram>>],
+        sources: &[Vec<Option<ProgramSource>>],
         shared_roots: &'scope [Arc<RootShared>],
         priorities: PriorityMap,
         options: &Options,
     ) -> Result<StartedPrograms<'scope>, Failure> {
-        if options.priorities {
+        let has_groups = sources.iter().flatten().flatten().any(ProgramSource::is_group);
+        if options.priorities && !has_groups {
             // Programs of a run that was killed together with its reaper run on with real-time
             // priorities. What cannot be killed does not keep this run from beginning.
             let _: io::Result<_> = cgroup::remove_leftover();
         }
         let mut started = StartedPrograms { roots: Vec::new(), idle_detectors: Vec::new() };
-        if wanted.iter().flatten().flatten().next().is_none() {
-            started.roots.resize_with(wanted.len(), Vec::new);
+        if sources.iter().flatten().flatten().next().is_none() {
+            started.roots.resize_with(sources.len(), Vec::new);
             return Ok(started);
         }
-        let found = wanted
-            .iter()
-            .map(|root| {
-                let find = |wanted: &Option<WantedProgram>| {
-                    wanted.as_ref().map(WantedProgram::find).transpose()
-                };
-                root.iter().map(find).collect()
-            })
-            .collect::<Result<Vec<Vec<Option<Program>>>, _>>()?;
-        let limits: Vec<_> = wanted.iter().flatten().flatten().map(|wanted| wanted.limit).collect();
-        let cgroups = launch::create_cgroups(&limits, priorities.reaper_priority())?;
-        let cgroups = self.cgroups.get_or_init(|| cgroups);
+        let mut starts = self.prepare_starts(sources, priorities)?.into_iter();
         let (stop, listener_stop) = io::pipe()?;
         let stop = Arc::new(stop);
         *self.listener_stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener_stop);
-        let (mut next, mut watched) = (0, Vec::new());
-        for (shared, programs) in shared_roots.iter().zip(found) {
+        let mut watched = Vec::new();
+        for (shared, sources) in shared_roots.iter().zip(sources) {
             let mut members = Vec::new();
-            let has_some = programs.iter().any(Option::is_some);
-            for (task, program) in (0..).map(TaskId).zip(programs) {
-                let Some(program) = program else {
+            for (task, source) in (0..).map(TaskId).zip(sources) {
+                let Some(source) = source else {
                     members.push(None);
                     continue;
                 };
-                let cgroup = cgroups.cgroup(next);
-                next += 1;
+                let (cgroup, program) = match source {
+                    ProgramSource::Group(cgroup) => (Arc::clone(cgroup), None),
+                    ProgramSource::Start(_) => {
+                        let (cgroup, program) = starts.next().expect("one for each");
+                        (cgroup, Some(program))
+                    }
+                };
                 let member = self.start(
                     scope,
-                    (program, cgroup, cgroups),
+                    (&cgroup, program),
                     (shared, task),
                     (priorities, options, &stop),
                 )?;
                 watched.push(WatchedProgram {
-                    cgroup: Arc::clone(cgroup),
+                    cgroup,
                     cpu: shared.cpus[0].number,
                     policies: ProgramPolicies::new(priorities),
                     policy_changed: Arc::clone(&member.governed.policy_changed),
                 });
                 members.push(Some(member));
             }
-            if has_some {
+            if members.iter().any(Option::is_some) {
                 let detector = group::spawn_idle_detector(scope, shared, priorities)?;
                 started.idle_detectors.push(detector);
             }
@@ -190,39 +210,68 @@ impl ProgramControl {
         Ok(started)
     }
 
+    /// Finds the programs that the run starts, and creates their cgroups.
+    fn prepare_starts(
+        &self,
+        sources: &[Vec<Option<ProgramSource>>],
+        priorities: PriorityMap,
+    ) -> Result<Vec<(Arc<Cgroup>, Program)>, Failure> {
+        let wanted: Vec<&WantedProgram> =
+            sources.iter().flatten().flatten().filter_map(ProgramSource::start).collect();
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let programs =
+            wanted.iter().map(|wanted| wanted.find()).collect::<Result<Vec<Program>, _>>()?;
+        let limits: Vec<_> = wanted.iter().map(|wanted| wanted.limit).collect();
+        let cgroups = launch::create_cgroups(&limits, priorities.reaper_priority())?;
+        let cgroups = self.cgroups.get_or_init(|| cgroups);
+        let with_cgroup = |(at, program)| (Arc::clone(cgroups.cgroup(at)), program);
+        Ok(programs.into_iter().enumerate().map(with_cgroup).collect())
+    }
+
+    /// Starts `program` in the cgroup, or governs what another process starts in it.
     fn start<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        (program, cgroup, cgroups): (Program, &Arc<Cgroup>, &RunCgroups),
+        (cgroup, program): (&Arc<Cgroup>, Option<Program>),
         (shared, task): (&'scope Arc<RootShared>, TaskId),
         (priorities, options, stop): (PriorityMap, &Options, &Arc<PipeReader>),
     ) -> Result<ProgramThreads<'scope>, Failure> {
         let cpu = shared.cpus[0].number;
-        let Policy::Rr(priority) = ProgramPolicies::new(priorities).of(ProgramLevel::Running)
-        else {
-            unreachable!("threads of one program share the CPU round robin")
-        };
-        let start = Start {
-            program,
-            cgroup: Arc::clone(cgroup),
-            cpu,
-            priority,
-            length: Duration::from_nanos(options.duration.as_ns()),
-        };
-        let name = format!("exec-launch{}", task.0);
-        let Launched { launcher, first } =
-            launch::launch(scope, name, start, (cgroups, &self.is_over))?;
-        let events = if options.wakeup_events && wakeup_events::events_are_timely() {
-            WakeupWatch::open(first, cpu).ok()
-        } else {
-            None
+        let is_timely = options.wakeup_events && wakeup_events::events_are_timely();
+        let (launcher, origin, events) = match program {
+            None => {
+                let events = is_timely.then(|| WakeupWatch::open_group(cgroup, cpu).ok());
+                (None, Origin::Filled, events)
+            }
+            Some(program) => {
+                let Policy::Rr(priority) =
+                    ProgramPolicies::new(priorities).of(ProgramLevel::Running)
+                else {
+                    unreachable!("threads of one program share the CPU round robin")
+                };
+                let start = Start {
+                    program,
+                    cgroup: Arc::clone(cgroup),
+                    cpu,
+                    priority,
+                    length: Duration::from_nanos(options.duration.as_ns()),
+                };
+                let name = format!("exec-launch{}", task.0);
+                let cgroups = self.cgroups.get().expect("created before");
+                let Launched { launcher, first } =
+                    launch::launch(scope, name, start, (cgroups, &self.is_over))?;
+                let events = is_timely.then(|| WakeupWatch::open(first, cpu).ok());
+                (Some(launcher), Origin::Run, events)
+            }
         };
         let governed = group::govern(
             scope,
-            cgroup,
+            (cgroup, origin),
             (shared, task),
             priorities,
-            events,
+            events.flatten(),
             (stop, &self.is_over),
         )?;
         Ok(ProgramThreads { launcher, governed })
@@ -231,7 +280,8 @@ impl ProgramControl {
 
 /// One program with its threads.
 struct ProgramThreads<'scope> {
-    launcher: ScopedJoinHandle<'scope, ProgramExit>,
+    /// Absent if another process starts the program.
+    launcher: Option<ScopedJoinHandle<'scope, ProgramExit>>,
     governed: Governed<'scope>,
 }
 
@@ -261,17 +311,17 @@ impl StartedPrograms<'_> {
         let report = |member: ProgramThreads<'_>| {
             let ProgramThreads { launcher, governed } = member;
             join(governed.listener_thread);
-            ProgramReport {
-                exit: join(launcher),
+            Some(ProgramReport {
+                exit: join(launcher?),
                 policy_changed: governed.policy_changed.get().cloned(),
                 polled: governed.listener.is_polled(),
                 isolation: governed.isolation,
-            }
+            })
         };
         let reports = self
             .roots
             .into_iter()
-            .map(|root| root.into_iter().map(|one| one.map(report)).collect());
+            .map(|root| root.into_iter().map(|one| one.and_then(report)).collect());
         let reports = reports.collect();
         self.idle_detectors.into_iter().for_each(join);
         reports

@@ -20,16 +20,21 @@
 //!
 //! Absent on purpose: freezing by version 1, where killing a frozen group takes several writes.
 
+mod changes;
 mod cleanup;
 pub mod program_group;
 pub mod rt_group;
+
+pub use changes::CgroupChanges;
 
 use crate::Tid;
 use crate::proc;
 use crate::reaper::{Reaper, ReaperConfig};
 use crate::sys::is_gone;
+use changes::has_line;
 use cleanup::KillCgroup;
 use rt_group::{RtGroup, RtLimit};
+use rustix::fs::statfs;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -55,6 +60,11 @@ pub fn mount_point() -> Option<PathBuf> {
     mounts.lines().filter_map(mount).next_back()
 }
 
+/// Whether an operation failed because another process has removed the cgroup.
+pub fn is_removed(error: &io::Error) -> bool {
+    is_gone(error)
+}
+
 /// One cgroup.
 #[derive(Debug)]
 pub struct Cgroup {
@@ -66,17 +76,39 @@ pub struct Cgroup {
     rt_group: Option<RtGroup>,
 }
 
+/// Type of the file system of cgroup v2 (`linux/magic.h`).
+const CGROUP2_SUPER_MAGIC: rustix::fs::FsWord = 0x6367_7270;
 /// Size in bytes of a read of thread numbers.
 const READ_SIZE: usize = 2048;
 
 impl Cgroup {
     fn create(path: PathBuf) -> io::Result<Cgroup> {
         fs::create_dir(&path)?;
-        let freeze = File::options().write(true).open(path.join("cgroup.freeze"))?;
+        Cgroup::open(path)
+    }
+
+    /// Opens a cgroup that exists, for example one that another process fills.
+    ///
+    /// # Errors
+    /// If `path` is no directory of a cgroup v2 hierarchy, or is its top, which cannot be frozen.
+    pub fn open(path: PathBuf) -> io::Result<Cgroup> {
+        if statfs(&path)?.f_type != CGROUP2_SUPER_MAGIC {
+            return Err(io::Error::other("not a directory of a cgroup v2 hierarchy"));
+        }
+        let freeze = File::options().read(true).write(true).open(path.join("cgroup.freeze"));
+        let freeze = freeze.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => io::Error::other("the top of a hierarchy cannot be frozen"),
+            _ => error,
+        })?;
         let usage = File::open(path.join("cpu.stat"))?;
         let events = File::open(path.join("cgroup.events"))?;
         let threads = File::open(path.join("cgroup.threads"))?;
         Ok(Cgroup { path, freeze, usage, events, threads, rt_group: None })
+    }
+
+    /// Returns the directory of the cgroup.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Freezes the cgroup: no thread in it returns to user space. A thread that runs on another CPU
@@ -142,18 +174,23 @@ impl Cgroup {
 
     /// Whether all threads in the cgroup are frozen.
     pub fn is_frozen(&self) -> io::Result<bool> {
-        self.has_event("frozen 1")
+        has_line(&self.events, "frozen 1")
+    }
+
+    /// Whether the last write to `cgroup.freeze` was a freeze, by any process. Threads may still be
+    /// on their way.
+    pub fn is_freezing(&self) -> io::Result<bool> {
+        has_line(&self.freeze, "1")
     }
 
     /// Whether the cgroup has members.
     pub fn is_populated(&self) -> io::Result<bool> {
-        self.has_event("populated 1")
+        has_line(&self.events, "populated 1")
     }
 
-    fn has_event(&self, line: &str) -> io::Result<bool> {
-        let mut text = [0; 128];
-        let len = self.events.read_at(&mut text, 0)?;
-        Ok(text[..len].split(|&byte| byte == b'\n').any(|found| found == line.as_bytes()))
+    /// Opens a descriptor that reports changes of the membership.
+    pub fn changes(&self) -> io::Result<CgroupChanges> {
+        CgroupChanges::open(&self.path)
     }
 
     /// Opens the file through which processes enter the cgroup.

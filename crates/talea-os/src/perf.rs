@@ -1,6 +1,7 @@
 //! Definitions of `perf_event_open(2)` shared by the tracing modules.
 
 use crate::sys::{check, check_long};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -39,6 +40,7 @@ pub(crate) const DISABLED: u64 = 1;
 pub(crate) const SAMPLE_ID_ALL: u64 = 1 << 18;
 pub(crate) const USE_CLOCKID: u64 = 1 << 25;
 pub(crate) const CONTEXT_SWITCH: u64 = 1 << 26;
+pub(crate) const FLAG_PID_CGROUP: libc::c_ulong = 4;
 pub(crate) const FLAG_CLOEXEC: libc::c_ulong = 8;
 pub(crate) const ENABLE: libc::c_ulong = 0x2400;
 pub(crate) const DISABLE: libc::c_ulong = 0x2401;
@@ -48,24 +50,34 @@ pub(crate) const PAGE: usize = 4096;
 
 /// Opens an event of thread `tid`, or of all threads (-1), on CPU `cpu`.
 pub(crate) fn open(attr: &Attr, tid: i32, cpu: u32) -> io::Result<OwnedFd> {
-    open_on(attr, tid, cpu as libc::c_int)
+    open_on(attr, tid, cpu as libc::c_int, 0)
+}
+
+/// Opens an event of all threads of a cgroup on CPU `cpu`. `directory` is the cgroup's.
+pub(crate) fn open_on_cgroup(attr: &Attr, directory: &File, cpu: u32) -> io::Result<OwnedFd> {
+    open_on(attr, directory.as_raw_fd(), cpu as libc::c_int, FLAG_PID_CGROUP)
 }
 
 /// Opens an event of thread `tid` on all CPUs.
 pub(crate) fn open_on_any_cpu(attr: &Attr, tid: i32) -> io::Result<OwnedFd> {
-    open_on(attr, tid, -1)
+    open_on(attr, tid, -1, 0)
 }
 
-fn open_on(attr: &Attr, tid: i32, cpu: libc::c_int) -> io::Result<OwnedFd> {
+fn open_on(
+    attr: &Attr,
+    target: i32,
+    cpu: libc::c_int,
+    flags: libc::c_ulong,
+) -> io::Result<OwnedFd> {
     // SAFETY: the kernel reads `attr.size` bytes, the size of `attr`; the rest are integers.
     let fd = check_long(unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
             std::ptr::from_ref(attr),
-            tid,
+            target,
             cpu,
             -1,
-            FLAG_CLOEXEC,
+            flags | FLAG_CLOEXEC,
         )
     })?;
     // SAFETY: the returned descriptor is fresh and ours.

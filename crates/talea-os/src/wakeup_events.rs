@@ -7,6 +7,10 @@
 //! waiting thread on the program's CPU interrupts the program, which is a switch, which would wake
 //! the thread again, forever.
 //!
+//! A watch on a cgroup ([`WakeupWatch::open_group`]) is an event of the cgroup instead, so it covers
+//! every thread that is ever in it. That needs CONFIG_CGROUP_PERF, and no hierarchy of version 1
+//! that has the controller `perf_event`.
+//!
 //! The ring is mapped read-only, so the kernel overwrites unread records and the ring is never
 //! full.
 //!
@@ -15,16 +19,19 @@
 //! A program that keeps the CPU never lets that thread run: see [`events_are_timely`].
 
 use crate::Tid;
+use crate::cgroup::{Cgroup, CgroupChanges};
 use crate::perf::{
     self, Attr, CONTEXT_SWITCH, DISABLE, DISABLED, DUMMY, ENABLE, INHERIT, PAGE, SOFTWARE,
     WATERMARK,
 };
 use crate::sys::check;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::null_mut;
+use std::time::Duration;
 
-/// Watch on the context switches of one program on one CPU.
+/// Watch on the context switches of one program or cgroup on one CPU.
 #[derive(Debug)]
 pub struct WakeupWatch {
     event: OwnedFd,
@@ -47,6 +54,19 @@ pub enum WakeupEvent {
     Cancelled,
 }
 
+/// Cause of the end of a wait for a cgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupEvent {
+    /// A thread of the cgroup has the CPU, or has had it since the watch was armed.
+    Switched,
+    /// `cgroup.events` has changed.
+    Changed,
+    /// The time is over.
+    TimedOut,
+    /// The other side of `stop` was closed.
+    Cancelled,
+}
+
 /// Whether the kernel wakes the waiting thread at the time of the switch. A fully preemptible
 /// kernel (PREEMPT_RT) does not.
 pub fn events_are_timely() -> bool {
@@ -62,20 +82,33 @@ fn is_preempt_rt(realtime: &str, version: &str) -> bool {
 
 const RING_SIZE: usize = 2 * PAGE;
 
+/// Returns the attributes of a disabled event with these flags in addition.
+fn attr(flags: u64) -> Attr {
+    Attr {
+        kind: SOFTWARE,
+        size: size_of::<Attr>() as u32,
+        config: DUMMY,
+        flags: DISABLED | WATERMARK | CONTEXT_SWITCH | flags,
+        // One byte: each record is longer.
+        wakeup: 1,
+        ..Attr::default()
+    }
+}
+
 impl WakeupWatch {
     /// Opens a disarmed watch on `cpu` for the program whose first thread is `tid`. The program
     /// must have no other thread yet.
     pub fn open(tid: Tid, cpu: u32) -> io::Result<WakeupWatch> {
-        let attr = Attr {
-            kind: SOFTWARE,
-            size: size_of::<Attr>() as u32,
-            config: DUMMY,
-            flags: DISABLED | INHERIT | WATERMARK | CONTEXT_SWITCH,
-            // One byte: each record is longer.
-            wakeup: 1,
-            ..Attr::default()
-        };
-        let event = perf::open(&attr, tid.as_raw(), cpu)?;
+        WakeupWatch::map(perf::open(&attr(INHERIT), tid.as_raw(), cpu)?)
+    }
+
+    /// Opens a disarmed watch on `cpu` for all present and later members of `cgroup`.
+    pub fn open_group(cgroup: &Cgroup, cpu: u32) -> io::Result<WakeupWatch> {
+        let directory = File::open(cgroup.path())?;
+        WakeupWatch::map(perf::open_on_cgroup(&attr(0), &directory, cpu)?)
+    }
+
+    fn map(event: OwnedFd) -> io::Result<WakeupWatch> {
         // SAFETY: a new mapping at an address of the kernel's choice.
         let pages = unsafe {
             libc::mmap(
@@ -116,12 +149,59 @@ impl WakeupWatch {
             if fds[0].revents & (libc::POLLHUP | libc::POLLERR) != 0 {
                 return Ok(WakeupEvent::Ended);
             }
-            perf::control(&self.event, DISABLE)?;
-            // Consumes the records that the waiting thread's own switch has caused meanwhile.
-            // SAFETY: one valid element.
-            unsafe { libc::poll(fds.as_mut_ptr(), 1, 0) };
+            self.disarm()?;
             return Ok(WakeupEvent::Switched);
         }
+    }
+
+    /// Disarms the watch, and consumes the records that the waiting thread's own switch has caused
+    /// meanwhile.
+    fn disarm(&self) -> io::Result<()> {
+        perf::control(&self.event, DISABLE)?;
+        let mut fd = libc::pollfd { fd: self.event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid element.
+        unsafe { libc::poll(&raw mut fd, 1, 0) };
+        Ok(())
+    }
+}
+
+/// Waits for a switch to a member of a cgroup, a change of its membership, the end of `timeout`, or
+/// until the other side of `stop` is closed. Without `watch` no switch is reported. The watch is
+/// disarmed after a switch.
+pub fn wait_for_group(
+    watch: Option<&WakeupWatch>,
+    changes: &CgroupChanges,
+    stop: BorrowedFd<'_>,
+    timeout: Option<Duration>,
+) -> io::Result<GroupEvent> {
+    let poll = |fd: i32, events: i16| libc::pollfd { fd, events, revents: 0 };
+    // The kernel ignores a negative descriptor.
+    let event = watch.map_or(-1, |watch| watch.event.as_raw_fd());
+    let mut fds = [
+        poll(stop.as_raw_fd(), libc::POLLIN),
+        poll(event, libc::POLLIN),
+        poll(changes.as_fd().as_raw_fd(), libc::POLLPRI),
+    ];
+    let ms = timeout.map_or(-1, |timeout| i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX));
+    loop {
+        // SAFETY: three valid elements.
+        match check(unsafe { libc::poll(fds.as_mut_ptr(), 3, ms) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+            Ok(0) => return Ok(GroupEvent::TimedOut),
+            Ok(_) => {}
+        }
+        if fds[0].revents != 0 {
+            return Ok(GroupEvent::Cancelled);
+        }
+        if fds[1].revents & (libc::POLLHUP | libc::POLLERR) != 0 {
+            return Err(io::Error::other("the kernel has detached the event from the cgroup"));
+        }
+        if fds[1].revents != 0 {
+            watch.map_or(Ok(()), WakeupWatch::disarm)?;
+            return Ok(GroupEvent::Switched);
+        }
+        return Ok(GroupEvent::Changed);
     }
 }
 

@@ -343,7 +343,7 @@ impl<M: Mechanism> Executor<M> {
 
     /// Releases a job for each program that has woken.
     fn release_woken_programs(&mut self, log: &mut Log) -> Result<(), M::Error> {
-        while let Some((task, ago)) = self.mechanism.take_woken() {
+        while let Some((task, ago)) = self.mechanism.take_woken()? {
             let arrival = Time::from_ns(self.now.as_ns().saturating_sub(ago.as_ns()));
             if self.handle(log, Event::Arrived { task, arrival }) == Handled::Refused {
                 self.refused += 1;

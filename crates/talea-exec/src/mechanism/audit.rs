@@ -164,7 +164,7 @@ impl<M: Mechanism> Mechanism for Audited<M> {
         self.inner.take_idle(cpu)
     }
 
-    fn take_woken(&mut self) -> Option<(TaskId, Span)> {
+    fn take_woken(&mut self) -> Result<Option<(TaskId, Span)>, M::Error> {
         self.inner.take_woken()
     }
 

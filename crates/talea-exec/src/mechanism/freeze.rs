@@ -2,7 +2,7 @@
 //!
 //! Model: a program reports nothing. Its cgroup is frozen or not ([`talea_os::cgroup`]), and all
 //! its threads have the real-time level of its state ([`ProgramLevel`]), below the dispatcher. A
-//! program is in one of four states.
+//! program is in one of five states.
 //!
 //! | state | its cgroup | level | the engine knows | transitions |
 //! | --- | --- | --- | --- | --- |
@@ -10,6 +10,7 @@
 //! | *running* | thawed | above workers | a job that runs | to *frozen*, when preempted; to *idle* |
 //! | *idle* | thawed | above *running* | no job | to *awake*, when it gets the CPU |
 //! | *awake* | thawed | above *running* | a job since now | to *running* or *frozen* |
+//! | *empty* | frozen | none | no job | to *frozen*, when a process enters |
 //!
 //! All transitions are made by the thread that steps, under the root lock. Two other threads only
 //! report.
@@ -46,6 +47,22 @@
 //! that time is the time from the wake-up to the listener's report. It includes time in which the
 //! program did not get its CPU, for example while the kernel's fair server had it.
 //!
+//! *Filled groups.* Another process may start and end the program ([`Load::group`](crate::Load)).
+//! It freezes the cgroup before a process enters, so the program is frozen from its first
+//! instruction. The entry is the release of a job, and the first order thaws the program. The
+//! starter may do that in any state, so the stepping thread reads the cgroup at each report:
+//!
+//! | state | no members | members, frozen by the starter | members, thawed |
+//! | --- | --- | --- | --- |
+//! | *empty* | none | to *frozen*, a job is released | the same |
+//! | *idle* | freezes: to *empty* | to *frozen*, a job is released | to *awake*, a job is released |
+//! | *running* | none: found idle soon | thaws: the order is the program's | none |
+//! | *frozen* | none: found idle at its dispatch | none | none |
+//!
+//! A program that is found idle becomes *empty* if it has no members. One that the starter has
+//! frozen meanwhile is reported again. A run takes over a filled group in any state: it freezes the
+//! group, gives all threads the lowest level, and begins in *empty* with a report.
+//!
 //! Invariants:
 //!
 //! - F1. A report of an idle detector holds for one epoch; a report of an earlier epoch is ignored.
@@ -57,6 +74,7 @@
 //! - F4. The kernel never throttles the real-time control group of a *running* program, because the
 //!   idle detector would get the CPU. The limit of the group exceeds what the servers above can
 //!   order ([`talea_os::cgroup::rt_group::limit_of_server`]).
+//! - F5. An *empty* group is frozen: the next process that enters does not run before its order.
 //!
 //! Absent on purpose: programs on roots with several CPUs, because the threads of a cgroup would
 //! have to be moved one by one. Also absent: restoring a policy or an affinity that a program
@@ -73,6 +91,10 @@ use talea_core::{Span, Time, Work};
 
 /// A program that can be frozen.
 pub(crate) trait Freezable {
+    /// Returns whether the program has members.
+    fn members(&mut self) -> io::Result<Members>;
+    /// Sets the lowest level of all threads of a program that another process has started.
+    fn adopt(&mut self) -> io::Result<()>;
     /// Sets the level of all threads of the program.
     fn set_level(&mut self, level: ProgramLevel) -> io::Result<()>;
     /// Freezes the program: none of its threads runs in user space.
@@ -89,12 +111,27 @@ pub(crate) trait Freezable {
     fn time_since_wakeup(&mut self) -> Span;
 }
 
+/// Members of the cgroup of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Members {
+    /// The run has started the program. No process enters, and an exited program is idle.
+    OfRun,
+    /// None, in a group that another process fills.
+    None,
+    /// Some, in a group that another process fills.
+    Some {
+        /// Whether the last write to the freezer was a freeze.
+        is_freezing: bool,
+    },
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Frozen,
     Running,
     Idle,
     Awake,
+    Empty,
 }
 
 /// CPU time that a program consumed while it was stopped.
@@ -155,6 +192,45 @@ impl<C: Freezable> ProgramState<C> {
         Ok(())
     }
 
+    /// Freezes a group without members.
+    fn empty(&mut self) -> io::Result<()> {
+        self.state = State::Empty;
+        self.stopped_at = None;
+        mutate!("exec-freeze-empty", self.program.freeze(), Ok(()))
+    }
+
+    /// Freezes a program that another process has started.
+    fn enter(&mut self) -> io::Result<()> {
+        self.state = State::Frozen;
+        self.program.freeze()?;
+        self.program.adopt()?;
+        self.stopped_at = Some(self.program.cpu_time()?);
+        Ok(())
+    }
+
+    /// Applies a report about the program. Returns whether a job is released.
+    fn note_report(&mut self) -> io::Result<bool> {
+        // A report about a program that is not idle any more says nothing new, unless the program
+        // may have been replaced.
+        match (self.state, self.program.members()?) {
+            (State::Idle, Members::OfRun | Members::Some { is_freezing: false }) => {
+                self.state = State::Awake;
+                Ok(true)
+            }
+            (State::Empty, Members::Some { .. })
+            | (State::Idle, Members::Some { is_freezing: true }) => {
+                self.enter()?;
+                Ok(true)
+            }
+            (State::Idle, Members::None) => self.empty().map(|()| false),
+            (State::Running, Members::Some { is_freezing: true }) => {
+                mutate!("exec-freeze-replaced", self.thaw(ProgramLevel::Running)?);
+                Ok(false)
+            }
+            _ => Ok(false),
+        }
+    }
+
     /// Attributes the program's CPU time since the last call. `has_other` says whether another task
     /// had the CPU.
     fn attribute(&mut self, has_other: bool) -> io::Result<()> {
@@ -192,24 +268,30 @@ pub(crate) struct Freeze<C> {
 }
 
 impl<C: Freezable> Freeze<C> {
-    /// Creates the mechanism. `programs[n]` is the frozen program of task `n`, if that task is a
-    /// program.
-    pub(crate) fn new(shared: Arc<RootShared>, programs: Vec<Option<C>>) -> Freeze<C> {
+    /// Creates the mechanism. `programs[n]` is the program of task `n`, if that task is a program:
+    /// one of the run, which is frozen, or a group that another process fills, in any state.
+    pub(crate) fn new(shared: Arc<RootShared>, programs: Vec<Option<C>>) -> io::Result<Freeze<C>> {
         let epochs = vec![None; shared.cpus.len()];
-        let frozen = |program| ProgramState {
-            program,
-            state: State::Frozen,
-            stopped_at: None,
-            stopped: StoppedTime::default(),
-            idle_since: Time::ZERO,
+        let take_over = |(at, program): (usize, Option<C>)| {
+            let Some(program) = program else { return Ok(None) };
+            let mut program = ProgramState {
+                program,
+                state: State::Frozen,
+                stopped_at: None,
+                stopped: StoppedTime::default(),
+                idle_since: Time::ZERO,
+            };
+            if program.program.members()? != Members::OfRun {
+                program.enter()?;
+                program.state = State::Empty;
+                // The first step finds the members.
+                shared.slots[at].has_woken.store(true, Ordering::Release);
+            }
+            Ok(Some(program))
         };
-        Freeze {
-            shared,
-            programs: programs.into_iter().map(|program| program.map(frozen)).collect(),
-            epochs,
-            is_busy: false,
-            now: Time::ZERO,
-        }
+        let programs = programs.into_iter().enumerate().map(take_over);
+        let programs = programs.collect::<io::Result<_>>()?;
+        Ok(Freeze { shared, programs, epochs, is_busy: false, now: Time::ZERO })
     }
 
     /// Starts a decision at `now`.
@@ -249,7 +331,7 @@ impl<C: Freezable> Freeze<C> {
     pub(crate) fn run(&mut self, cpu: Cpu, task: TaskId) -> io::Result<()> {
         let program = self.program(task);
         match program.state {
-            State::Frozen => program.thaw(ProgramLevel::Running)?,
+            State::Frozen | State::Empty => program.thaw(ProgramLevel::Running)?,
             State::Running => {}
             State::Idle | State::Awake => program.program.set_level(ProgramLevel::Running)?,
         }
@@ -275,16 +357,25 @@ impl<C: Freezable> Freeze<C> {
         let (has_other, now) = (self.is_busy, self.now);
         let program = self.program(task);
         program.idle_since = now;
+        let is_replaced = match program.program.members()? {
+            Members::None => return program.empty(),
+            Members::Some { is_freezing } => is_freezing && program.state != State::Frozen,
+            Members::OfRun => false,
+        };
         match program.state {
             State::Frozen => {
                 program.attribute(has_other)?;
                 program.thaw(ProgramLevel::Idle)?;
             }
             State::Running => program.program.set_level(ProgramLevel::Idle)?,
-            State::Idle | State::Awake => {}
+            State::Idle | State::Awake | State::Empty => {}
         }
         program.state = State::Idle;
-        mutate!("exec-freeze-arm", program.program.arm_wakeup(), Ok(()))
+        mutate!("exec-freeze-arm", program.program.arm_wakeup()?);
+        if is_replaced {
+            self.shared.slots[task.0 as usize].has_woken.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// Returns the program on `cpu` if the idle detector found the program idle in the current
@@ -297,18 +388,20 @@ impl<C: Freezable> Freeze<C> {
     }
 
     /// Returns a program that was idle and has woken, and the time since its wake-up.
-    pub(crate) fn take_woken(&mut self) -> Option<(TaskId, Span)> {
+    pub(crate) fn take_woken(&mut self) -> io::Result<Option<(TaskId, Span)>> {
         for (at, slot) in self.shared.slots.iter().enumerate() {
             let Some(program) = &mut self.programs[at] else { continue };
-            // A report about a program that is not idle any more says nothing new.
-            if slot.has_woken.swap(false, Ordering::AcqRel) && program.state == State::Idle {
-                program.state = State::Awake;
+            if slot.has_woken.swap(false, Ordering::AcqRel) && program.note_report()? {
+                let task = TaskId(at as u32);
+                if program.state != State::Awake {
+                    return Ok(Some((task, Span::ZERO)));
+                }
                 let since = program.program.time_since_wakeup();
                 let ago = mutate!("exec-freeze-wake-time", since, Span::ZERO);
-                return Some((TaskId(at as u32), ago.min(self.now.since(program.idle_since))));
+                return Ok(Some((task, ago.min(self.now.since(program.idle_since)))));
             }
         }
-        None
+        Ok(None)
     }
 
     /// Freezes each program that is awake and was not dispatched.
@@ -347,6 +440,14 @@ mod tests {
     }
 
     impl Freezable for Rc<RefCell<Stuck>> {
+        fn members(&mut self) -> io::Result<Members> {
+            Ok(Members::OfRun)
+        }
+
+        fn adopt(&mut self) -> io::Result<()> {
+            unreachable!("the run has started it")
+        }
+
         fn set_level(&mut self, level: ProgramLevel) -> io::Result<()> {
             self.borrow_mut().calls.push(format!("{level:?}"));
             Ok(())
@@ -389,6 +490,7 @@ mod tests {
         let shared = Arc::new(RootShared::new(&[0], 1, false, &CpuSet::single(0)));
         let program = Rc::new(RefCell::new(Stuck::default()));
         let freeze = Freeze::new(Arc::clone(&shared), vec![Some(Rc::clone(&program))]);
+        let freeze = freeze.expect("no kernel");
         (program, freeze, shared)
     }
 
@@ -408,7 +510,8 @@ mod tests {
         let mut wake = |dispatch: bool| {
             shared.slots[0].has_woken.store(true, Ordering::Relaxed);
             freeze.begin_decision(Time::from_ns(10_000));
-            assert_eq!(freeze.take_woken(), Some((TASK, Span::from_ns(7_000))));
+            let woken = freeze.take_woken().expect("no kernel");
+            assert_eq!(woken, Some((TASK, Span::from_ns(7_000))));
             if dispatch {
                 freeze.run(CPU, TASK).expect("no kernel");
             }
@@ -420,7 +523,7 @@ mod tests {
         // Idle since the same instant: a wake-up is not earlier.
         freeze.begin_decision(Time::from_ns(10_000));
         shared.slots[0].has_woken.store(true, Ordering::Relaxed);
-        assert_eq!(freeze.take_woken(), Some((TASK, Span::ZERO)));
+        assert_eq!(freeze.take_woken().expect("no kernel"), Some((TASK, Span::ZERO)));
         freeze.commit().expect("no kernel");
         calls(&["freeze", "Stopped"]);
     }

@@ -103,8 +103,8 @@ impl<C: Freezable> Mechanism for Mixed<C> {
         self.programs.as_mut()?.take_idle(cpu)
     }
 
-    fn take_woken(&mut self) -> Option<(TaskId, Span)> {
-        self.programs.as_mut()?.take_woken()
+    fn take_woken(&mut self) -> io::Result<Option<(TaskId, Span)>> {
+        self.programs.as_mut().map_or(Ok(None), Freeze::take_woken)
     }
 
     fn commit(&mut self) -> io::Result<()> {

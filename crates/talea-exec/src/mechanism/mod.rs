@@ -103,8 +103,8 @@ pub trait Mechanism {
 
     /// Returns a program that was idle and has woken, and the time since its wake-up. The program
     /// may have a CPU.
-    fn take_woken(&mut self) -> Option<(TaskId, Span)> {
-        None
+    fn take_woken(&mut self) -> Result<Option<(TaskId, Span)>, Self::Error> {
+        Ok(None)
     }
 
     /// Ends a decision.

@@ -1,11 +1,12 @@
 //! Government of the cgroup of a program: its levels, its freezing, its wake-ups, and the idle
 //! detector of its CPU.
 //!
-//! This file needs the cgroup only, not what has started the program in it.
+//! This file needs the cgroup only, not what has started the program in it. A *filled* group is one
+//! whose members another process starts and ends.
 
 use super::listener::WakeupListener;
 use crate::failure::Failure;
-use crate::mechanism::freeze::Freezable;
+use crate::mechanism::freeze::{Freezable, Members};
 use crate::policy_monitor::ProgramPolicies;
 use crate::root_shared::{PriorityMap, ProgramLevel, RootShared};
 use std::fmt;
@@ -16,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use talea_core::engine::TaskId;
 use talea_core::{CpuSet, Monotonic, Span, Work};
-use talea_os::cgroup::Cgroup;
+use talea_os::cgroup::{self, Cgroup};
 use talea_os::sched::{self, Attr};
 use talea_os::wakeup_events::WakeupWatch;
 use talea_os::{Tid, proc};
@@ -52,11 +53,20 @@ pub(super) struct Governed<'scope> {
     pub(super) handle: Option<ProgramHandle>,
 }
 
+/// Origin of the members of a governed cgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The run has started the program, frozen.
+    Run,
+    /// Another process fills the cgroup.
+    Filled,
+}
+
 /// Starts the listener of a cgroup, at the dispatcher's priority. The listener runs until the other
 /// end of `stop` is closed. `is_over` says whether the run has killed the program.
 pub(super) fn govern<'scope>(
     scope: &'scope Scope<'scope, '_>,
-    cgroup: &Arc<Cgroup>,
+    (cgroup, origin): (&Arc<Cgroup>, Origin),
     (shared, task): (&'scope Arc<RootShared>, TaskId),
     priorities: PriorityMap,
     events: Option<WakeupWatch>,
@@ -64,6 +74,7 @@ pub(super) fn govern<'scope>(
 ) -> Result<Governed<'scope>, Failure> {
     let cpu = shared.cpus[0].number;
     let listener = Arc::new(WakeupListener::new(events));
+    let changes = (origin == Origin::Filled).then(|| cgroup.changes()).transpose()?;
     let (report, reported) = channel();
     let listener_thread =
         Builder::new().name(format!("talea-wake{}", task.0)).spawn_scoped(scope, {
@@ -75,8 +86,10 @@ pub(super) fn govern<'scope>(
                 let is_in = entered.is_ok();
                 // The receiver waits for it.
                 let _ = report.send(entered);
-                if is_in {
-                    listener.run(&cgroup, shared, task, (&stop, is_over));
+                match &changes {
+                    _ if !is_in => {}
+                    Some(changes) => listener.run_filled((&cgroup, changes), shared, task, &stop),
+                    None => listener.run(&cgroup, shared, task, (&stop, is_over)),
                 }
             }
         })?;
@@ -85,6 +98,7 @@ pub(super) fn govern<'scope>(
     let isolation = Isolation { has_rt_group: cgroup.rt_group().is_some() };
     let handle = Some(ProgramHandle {
         cgroup: Arc::clone(cgroup),
+        origin,
         listener: Arc::clone(&listener),
         policies: ProgramPolicies::new(priorities),
         policy_changed: Arc::clone(&policy_changed),
@@ -125,6 +139,7 @@ pub(super) fn spawn_idle_detector<'scope>(
 #[derive(Debug)]
 pub(crate) struct ProgramHandle {
     cgroup: Arc<Cgroup>,
+    origin: Origin,
     listener: Arc<WakeupListener>,
     policies: ProgramPolicies,
     policy_changed: Arc<OnceLock<String>>,
@@ -132,8 +147,9 @@ pub(crate) struct ProgramHandle {
     armed_times: Vec<(Tid, Span)>,
 }
 
-impl Freezable for ProgramHandle {
-    fn set_level(&mut self, level: ProgramLevel) -> io::Result<()> {
+impl ProgramHandle {
+    /// Sets the level of all threads. If `notes_changes`, stores a policy that the run did not give.
+    fn set_levels(&mut self, level: ProgramLevel, notes_changes: bool) -> io::Result<()> {
         let policy = self.policies.of(level);
         // A thread that is created meanwhile has the level of its creator, and a second walk
         // finds it.
@@ -141,7 +157,8 @@ impl Freezable for ProgramHandle {
             let mut is_done = true;
             self.cgroup.for_each_thread(|tid| {
                 let Ok(now) = sched::get(tid) else { return };
-                if !self.policies.contain(now.policy) && self.policy_changed.get().is_none() {
+                let is_change = notes_changes && !self.policies.contain(now.policy);
+                if is_change && self.policy_changed.get().is_none() {
                     let _ = self.policy_changed.set(self.policies.describe_change(tid, now.policy));
                 }
                 if now.policy != policy {
@@ -157,33 +174,70 @@ impl Freezable for ProgramHandle {
         Ok(())
     }
 
+    /// Replaces the error of a filled group that another process has removed: such a group has no
+    /// members.
+    fn unless_removed<T: Default>(&self, result: io::Result<T>) -> io::Result<T> {
+        match result {
+            Err(error) if self.origin == Origin::Filled && cgroup::is_removed(&error) => {
+                Ok(T::default())
+            }
+            other => other,
+        }
+    }
+}
+
+impl Freezable for ProgramHandle {
+    fn members(&mut self) -> io::Result<Members> {
+        match self.origin {
+            Origin::Run => Ok(Members::OfRun),
+            Origin::Filled if !self.unless_removed(self.cgroup.is_populated())? => {
+                Ok(Members::None)
+            }
+            Origin::Filled => {
+                let is_freezing = self.unless_removed(self.cgroup.is_freezing())?;
+                Ok(Members::Some { is_freezing })
+            }
+        }
+    }
+
+    fn adopt(&mut self) -> io::Result<()> {
+        let set = self.set_levels(ProgramLevel::Stopped, false);
+        self.unless_removed(set)
+    }
+
+    fn set_level(&mut self, level: ProgramLevel) -> io::Result<()> {
+        let set = self.set_levels(level, true);
+        self.unless_removed(set)
+    }
+
     fn is_frozen(&mut self) -> io::Result<bool> {
-        self.cgroup.is_frozen()
+        self.unless_removed(self.cgroup.is_frozen())
     }
 
     fn freeze(&mut self) -> io::Result<()> {
-        self.cgroup.freeze()
+        self.unless_removed(self.cgroup.freeze())
     }
 
     fn thaw(&mut self) -> io::Result<()> {
-        self.cgroup.thaw()
+        self.unless_removed(self.cgroup.thaw())
     }
 
     fn cpu_time(&mut self) -> io::Result<Work> {
-        self.cgroup.used()
+        self.unless_removed(self.cgroup.used())
     }
 
     fn arm_wakeup(&mut self) -> io::Result<()> {
         let (group, times) = (&self.cgroup, &mut self.armed_times);
         times.clear();
-        group.for_each_thread(|tid| {
+        let armed = group.for_each_thread(|tid| {
             if times.len() < MAX_TIMED_THREADS
                 && let Ok(time) = proc::runnable_time(tid)
             {
                 times.push((tid, time));
             }
-        })?;
-        self.listener.arm(group)
+        });
+        let armed = armed.and_then(|()| self.listener.arm(group));
+        self.unless_removed(armed)
     }
 
     fn time_since_wakeup(&mut self) -> Span {

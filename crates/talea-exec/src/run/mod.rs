@@ -22,7 +22,7 @@ pub use crate::failure::Failure;
 use crate::kernel_check;
 use crate::native::Plan;
 pub use crate::options::{MAX_RECORD_CAPACITY, MAX_SPIN, Options};
-use crate::programs::{ProgramControl, WantedProgram};
+use crate::programs::{ProgramControl, ProgramSource};
 use crate::record::RecordSink;
 use crate::rights::{self, ObservedPolicies, RightsProvider, RunThreads};
 pub use crate::root_shared::Band;
@@ -197,9 +197,9 @@ impl<'s> RunContext<'s> {
     where
         's: 'scope,
     {
-        let wanted_programs: Vec<Vec<Option<WantedProgram>>> =
-            roots.iter().map(|(root, ..)| plan::wanted_programs(root)).collect();
-        let has_programs = wanted_programs.iter().flatten().any(Option::is_some);
+        let sources: Vec<Vec<Option<ProgramSource>>> =
+            roots.iter().map(|(root, ..)| plan::programs(root)).collect();
+        let has_programs = sources.iter().flatten().any(Option::is_some);
         let control = match (self.options.priorities, self.grantor) {
             (true, _) => PriorityControl::Full,
             (false, Some(_)) => PriorityControl::Fixed,
@@ -208,7 +208,7 @@ impl<'s> RunContext<'s> {
         let priorities = PriorityMap::new(self.options.band, control, has_programs);
         let mut started_programs = self.programs.start_all(
             scope,
-            &wanted_programs,
+            &sources,
             self.shared_roots,
             priorities,
             self.options,

@@ -7,7 +7,7 @@ use crate::load::{Arrivals, Load};
 use crate::mechanism::RequestedMechanism;
 use crate::native;
 use crate::options::{MAX_RECORD_CAPACITY, Options};
-use crate::programs::WantedProgram;
+use crate::programs::{ProgramSource, WantedProgram};
 use crate::work::JobBody;
 use std::fmt;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ pub(super) fn check(roots: &[RootPlan<'_>], options: &Options) -> Result<(), Fai
                 return wrong(format!("task {task} has a job every 0 ns"));
             }
         }
-        if root.tasks.iter().any(|task| task.load.program.is_some()) {
+        if root.tasks.iter().any(|task| task.load.is_program()) {
             check_programs(root, options).map_err(Failure::Plan)?;
         }
         for &cpu in &root.cpus {
@@ -140,15 +140,18 @@ fn first_program_name<'a>(root: &RootPlan<'a>) -> &'a str {
         Node::Task(task) => Some(task.name.as_str()),
         Node::Scheduler(_) => None,
     });
-    let mut programs = tasks.zip(&root.tasks).filter(|(_, plan)| plan.load.program.is_some());
+    let mut programs = tasks.zip(&root.tasks).filter(|(_, plan)| plan.load.is_program());
     programs.next().map_or("a task", |(name, _)| name)
 }
 
-/// Returns the programs of a root: element `n` is the program of task `n`, with the tightest limit
-/// of the servers above it.
-pub(super) fn wanted_programs(root: &RootPlan<'_>) -> Vec<Option<WantedProgram>> {
+/// Returns the programs of a root: element `n` is the program of task `n`. One that the run starts
+/// has the tightest limit of the servers above it.
+pub(super) fn programs(root: &RootPlan<'_>) -> Vec<Option<ProgramSource>> {
     let tasks = root.tree.nodes().filter(|(_, node)| matches!(node.spec, Node::Task(_)));
     let wanted = |((node, _), plan): ((NodeId, _), &TaskPlan<'_>)| {
+        if let Some(group) = &plan.load.group {
+            return Some(ProgramSource::Group(Arc::clone(group)));
+        }
         let words = plan.load.program.clone()?;
         let servers = root.tree.ancestors(node).filter_map(|(_, scheduler)| scheduler.reservation);
         // A server that continues after its budget, and one from outside, may grant more.
@@ -161,7 +164,8 @@ pub(super) fn wanted_programs(root: &RootPlan<'_>) -> Vec<Option<WantedProgram>>
         };
         let limits = hard.filter_map(|server| limit_of_server(server.budget, server.period));
         let account = plan.load.account.clone();
-        Some(WantedProgram { words, account, limit: limits.min_by_key(share) })
+        let limit = limits.min_by_key(share);
+        Some(ProgramSource::Start(WantedProgram { words, account, limit }))
     };
     tasks.zip(&root.tasks).map(wanted).collect()
 }

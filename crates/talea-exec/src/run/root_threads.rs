@@ -113,10 +113,11 @@ impl RootThreads {
         let sleeps = loads.iter().any(|load| load.marks.sleeps_with_cpu());
         let threads =
             PriorityMechanism::new(Arc::clone(shared), priorities, &worker_threads, sleeps);
-        let frozen_programs = handles.map(|handles| Freeze::new(Arc::clone(shared), handles));
+        let frozen_programs =
+            handles.map(|handles| Freeze::new(Arc::clone(shared), handles)).transpose()?;
         let mechanism = Audited::new(Mixed::new(threads, frozen_programs), tasks, options.audit)?;
         let cpus = root.cpus.len();
-        let programs = loads.iter().filter(|load| load.program.is_some()).count();
+        let programs = loads.iter().filter(|load| load.is_program()).count();
         let choice = MechanismChoice::for_orders(priorities.control, tasks, programs);
         let mut executor = Executor::new(engine, cpus, mechanism, loads, root.changes, root.flows)?;
         // Release timers need the levels. A dispatcher that spins is the only thread that is awake

@@ -6,7 +6,7 @@ use crate::executor::{Executor, StepContext};
 use crate::load::{Arrival, Load};
 use crate::mailbox::Batch;
 use crate::mechanism::Mechanism;
-use crate::mechanism::freeze::{Freezable, Freeze};
+use crate::mechanism::freeze::{Freezable, Freeze, Members};
 use crate::record::{Log, RecordEntry, merge};
 use crate::replay::replay;
 use crate::root_shared::{ProgramLevel, RootShared};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use talea_core::criteria::Overrides;
 use talea_core::engine::{Cpu, SchedulerSpec, TaskId, TaskSpec, Tree};
-use talea_core::sched::PolicySpec;
+use talea_core::sched::{PolicySpec, Slot};
 use talea_core::server::{Reservation, ServerKind};
 use talea_core::workload::{Source, Workload};
 use talea_core::{CpuSet, Span, Time, Work};
@@ -43,6 +43,32 @@ struct FakeTask {
     armed: bool,
     /// Whether the task is dispatched.
     ordered: bool,
+    /// Whether another process fills the group of the program.
+    is_filled: bool,
+    has_members: bool,
+    /// Whether a program has entered the group that was never dispatched.
+    is_new: bool,
+}
+
+impl FakeTask {
+    fn is_runnable(&self) -> bool {
+        self.is_program && self.has_members && self.wants > 0 && !self.frozen
+    }
+
+    /// Starts a program in the group, as a starter does: frozen.
+    fn enter(&mut self, work: u64) {
+        self.frozen = true;
+        self.has_members = true;
+        self.is_new = true;
+        self.level = Some(ProgramLevel::Running);
+        self.wants = work;
+    }
+
+    fn exit(&mut self) {
+        self.has_members = false;
+        self.is_new = false;
+        self.wants = 0;
+    }
 }
 
 type World = Rc<RefCell<Vec<FakeTask>>>;
@@ -51,6 +77,19 @@ type World = Rc<RefCell<Vec<FakeTask>>>;
 struct FakeProgram(World, usize);
 
 impl Freezable for FakeProgram {
+    fn members(&mut self) -> io::Result<Members> {
+        let FakeTask { is_filled, has_members, frozen, .. } = self.0.borrow()[self.1];
+        Ok(match (is_filled, has_members) {
+            (false, _) => Members::OfRun,
+            (true, false) => Members::None,
+            (true, true) => Members::Some { is_freezing: frozen },
+        })
+    }
+
+    fn adopt(&mut self) -> io::Result<()> {
+        self.set_level(ProgramLevel::Stopped)
+    }
+
     fn set_level(&mut self, level: ProgramLevel) -> io::Result<()> {
         self.0.borrow_mut()[self.1].level = Some(level);
         Ok(())
@@ -96,6 +135,7 @@ impl MixedModel {
         let task = &mut self.world.borrow_mut()[task.0 as usize];
         assert_ne!(task.ordered, ordered, "{task:?}");
         task.ordered = ordered;
+        task.is_new &= !ordered;
     }
 }
 
@@ -142,7 +182,7 @@ impl Mechanism for MixedModel {
         self.freeze.take_idle(cpu)
     }
 
-    fn take_woken(&mut self) -> Option<(TaskId, Span)> {
+    fn take_woken(&mut self) -> io::Result<Option<(TaskId, Span)>> {
         self.freeze.take_woken()
     }
 
@@ -154,6 +194,24 @@ impl Mechanism for MixedModel {
 /// Times at which a program wants to do work, and how much.
 type Wakes = Vec<Vec<(u64, u64)>>;
 
+/// Change of the membership of a filled group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// A program enters the empty group, and wants to do so much work.
+    Enter(u64),
+    /// The members exit.
+    Exit,
+    /// The members exit and a program enters; the kernel reports neither.
+    Replace(u64),
+}
+
+/// Group that another process fills: its state when the run begins, and its changes.
+#[derive(Clone, Debug, Default)]
+struct Filled {
+    at_start: FakeTask,
+    changes: Vec<(u64, Change)>,
+}
+
 struct RunResult {
     record: Vec<RecordEntry>,
     /// `had[n]`: intervals in which task `n` had the CPU.
@@ -163,28 +221,47 @@ struct RunResult {
 
 /// Runs `tree`; tasks with `wakes` are programs.
 fn run(tree: &Tree, loads: Vec<Load>, wakes: &[Option<Vec<(u64, u64)>>], until: u64) -> RunResult {
+    run_filled(tree, loads, wakes, &[], until)
+}
+
+/// Runs `tree`; tasks with `wakes` are programs. Another process fills the groups of the first
+/// tasks, as `filled` says.
+fn run_filled(
+    tree: &Tree,
+    loads: Vec<Load>,
+    wakes: &[Option<Vec<(u64, u64)>>],
+    filled: &[Filled],
+    until: u64,
+) -> RunResult {
     let tasks = wakes.len();
     let shared = Arc::new(RootShared::new(&[0], tasks, false, &CpuSet::single(0)));
-    let fake_tasks = wakes.iter().map(|wakes| FakeTask {
-        is_program: wakes.is_some(),
-        frozen: wakes.is_some(),
-        ..FakeTask::default()
+    let fake_tasks = wakes.iter().enumerate().map(|(at, wakes)| match filled.get(at) {
+        Some(filled) => FakeTask { is_program: true, is_filled: true, ..filled.at_start },
+        None => FakeTask {
+            is_program: wakes.is_some(),
+            frozen: wakes.is_some(),
+            has_members: true,
+            ..FakeTask::default()
+        },
     });
     let world: World = Rc::new(RefCell::new(fake_tasks.collect()));
     let cages = (0..tasks)
         .map(|at| wakes[at].as_ref().map(|_| FakeProgram(Rc::clone(&world), at)))
         .collect();
-    let model =
-        MixedModel { world: Rc::clone(&world), freeze: Freeze::new(Arc::clone(&shared), cages) };
+    let freeze = Freeze::new(Arc::clone(&shared), cages).expect("no kernel");
+    let model = MixedModel { world: Rc::clone(&world), freeze };
     let engine = tree.build().expect("a valid tree");
     let loads = loads.into_iter().zip(wakes);
-    let loads = loads
-        .map(|(load, wakes)| if wakes.is_some() { Load::for_program(Vec::new()) } else { load })
-        .collect();
+    let loads = loads.enumerate().map(|(at, (load, wakes))| {
+        let is_started = wakes.is_some() && at >= filled.len();
+        if is_started { Load::for_program(Vec::new()) } else { load }
+    });
+    let loads = loads.collect();
     let mut root =
         Executor::new(engine, 1, model, loads, Vec::new(), Vec::new()).expect("no kernel");
     let mut log = Log::new(1 << 16);
     let mut pending: Wakes = wakes.iter().map(|wakes| wakes.clone().unwrap_or_default()).collect();
+    let mut changes: Vec<_> = filled.iter().map(|filled| filled.changes.clone()).collect();
     let mut had = vec![Vec::new(); tasks];
     let (mut now, mut due, mut steps) = (0, 0, 0);
     while now < until {
@@ -193,18 +270,34 @@ fn run(tree: &Tree, loads: Vec<Load>, wakes: &[Option<Vec<(u64, u64)>>], until: 
                 world.borrow_mut()[at].wants += pending.remove(0).1;
             }
         }
+        let mut is_heard = false;
+        for (at, changes) in changes.iter_mut().enumerate() {
+            while changes.first().is_some_and(|&(at, _)| at <= now) {
+                let (_, change) = changes.remove(0);
+                let task = &mut world.borrow_mut()[at];
+                match change {
+                    Change::Enter(work) => task.enter(work),
+                    Change::Exit => task.exit(),
+                    Change::Replace(work) => task.enter(work),
+                }
+                // A program that enters has the CPU until it is frozen.
+                let is_heard_by_events = task.armed && change != Change::Exit;
+                task.armed &= !is_heard_by_events;
+                if is_heard_by_events || !matches!(change, Change::Replace(_)) {
+                    shared.slots[at].has_woken.store(true, Ordering::Relaxed);
+                    is_heard = true;
+                }
+            }
+        }
         // Programs stand above workers; one that is thawed by mistake would have the CPU.
         let runs = |world: &World| {
             let world = world.borrow();
-            let wants =
-                |&at: &usize| world[at].wants > 0 && world[at].is_program && !world[at].frozen;
             (0..tasks)
-                .find(wants)
+                .find(|&at| world[at].is_runnable())
                 .or_else(|| (0..tasks).find(|&at| !world[at].is_program && world[at].ordered))
         };
         let running = runs(&world);
         let mut batch = Batch::new(tasks);
-        let mut is_heard = false;
         if let Some(at) = running.filter(|&at| world.borrow()[at].armed) {
             world.borrow_mut()[at].armed = false;
             shared.slots[at].has_woken.store(true, Ordering::Relaxed);
@@ -241,12 +334,20 @@ fn run(tree: &Tree, loads: Vec<Load>, wakes: &[Option<Vec<(u64, u64)>>], until: 
                     "{at} runs without an order at {now}"
                 );
                 assert!(task.frozen || task.armed, "{at} could wake undetected at {now}");
+                assert!(task.frozen || !task.is_new, "{at} runs before its first order at {now}");
+                assert!(task.frozen || task.has_members, "{at} is empty and thawed at {now}");
+                let level = if task.frozen { ProgramLevel::Stopped } else { ProgramLevel::Idle };
+                assert!(!task.has_members || task.level == Some(level) || task.level.is_none());
+            }
+            for task in world.iter().filter(|task| task.ordered && task.is_filled) {
+                assert!(!task.frozen || !task.has_members, "frozen with an order at {now}");
             }
             continue;
         }
         // Until the next event.
-        let next_wake =
-            pending.iter().filter_map(|pending| pending.first()).map(|&(at, _)| at).min();
+        let next_wake = pending.iter().filter_map(|pending| pending.first()).map(|&(at, _)| at);
+        let next_change = changes.iter().filter_map(|changes| changes.first()).map(|&(at, _)| at);
+        let next_wake = next_wake.chain(next_change).min();
         let end = running.map_or(u64::MAX, |at| now + world.borrow()[at].wants);
         let next = due.min(next_wake.unwrap_or(u64::MAX)).min(end).min(until);
         if let Some(at) = running {
@@ -393,4 +494,81 @@ fn l20_a_program_that_always_wants_the_cpu_has_it_exactly_as_simulated() {
         );
         assert!(simulated.events().count() > 100);
     }
+}
+
+/// Two time partitions of 10 ms each, with a task each.
+fn partitions() -> Tree {
+    let half = |owner: u32| {
+        let start = Span::from_ns(u64::from(owner) * 10 * MS);
+        Slot { start, end: start + Span::from_ns(10 * MS), owner }
+    };
+    let frame = Span::from_ns(20 * MS);
+    let policy = PolicySpec::Partitions { frame, slots: vec![half(0), half(1)], lending: false };
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", policy));
+    for name in ["one", "two"] {
+        let partition = tree.scheduler(Tree::ROOT, SchedulerSpec::new(name, PolicySpec::Fifo));
+        let _ = tree.task(partition, TaskSpec::new(name, Span::from_ns(1 << 60)));
+    }
+    tree
+}
+
+#[test]
+fn l20_a_filled_group_is_governed_from_each_state_through_each_sequence_of_changes() {
+    let levels = [None, Some(ProgramLevel::Idle), Some(ProgramLevel::Running)];
+    let mut starts = Vec::new();
+    for has_members in [false, true] {
+        for frozen in [false, true] {
+            for level in levels {
+                let wants = if has_members { 3 * MS } else { 0 };
+                starts.push(FakeTask { has_members, frozen, level, wants, ..FakeTask::default() });
+            }
+        }
+    }
+    let tree = partitions();
+    let (mut cases, mut done) = (0_u64, 0);
+    for at_start in starts {
+        // What happens in each of the five steps: nothing, a change of the members, or work.
+        for case in 0..4_u32.pow(5) {
+            let (mut changes, mut wakes) = (Vec::new(), Vec::new());
+            let (mut has_members, mut wanted) = (at_start.has_members, at_start.wants);
+            for step in 0..5_u32 {
+                // In and between slots, and while the program has work.
+                let at = u64::from(step) * 17 * MS + MS + u64::from(case % 5) * 2 * MS;
+                match (case / 4_u32.pow(step) % 4, has_members) {
+                    (1, true) => changes.push((at, Change::Exit)),
+                    (1, false) => changes.push((at, Change::Enter(2 * MS))),
+                    (2, true) => changes.push((at, Change::Replace(2 * MS))),
+                    (3, true) => wakes.push((at, 2 * MS)),
+                    _ => {}
+                }
+                has_members = match changes.last().filter(|&&(last, _)| last == at) {
+                    Some((_, Change::Exit)) => false,
+                    Some(_) => true,
+                    None => has_members,
+                };
+                wanted += if has_members { 2 * MS } else { 0 };
+            }
+            let filled = [Filled { at_start, changes }, Filled::default()];
+            let other = vec![(0, u64::MAX / 2)];
+            let mut busy = filled[1].clone();
+            busy.at_start = FakeTask { has_members: true, ..FakeTask::default() };
+            let filled = [filled[0].clone(), busy];
+            let loads = vec![Load::default(), Load::default()];
+            let until = 260 * MS;
+            let result = run_filled(&tree, loads, &[Some(wakes), Some(other)], &filled, until);
+            // Nothing waits in the end, and the program has run in its slots only.
+            assert_eq!(result.left[0], 0, "{at_start:?}, {:?}", filled[0].changes);
+            for &(from, to) in &result.had[0] {
+                let slot = from / (20 * MS) * 20 * MS;
+                let is_in = to <= slot + 10 * MS + OVERRUN;
+                assert!(is_in, "{from} to {to}: {at_start:?}, {:?}", filled[0].changes);
+            }
+            cases += 1;
+            done += within(&result.had[0], 0, until);
+            assert!(within(&result.had[0], 0, until) <= wanted);
+            let _ = replay(&mut tree.build().expect("a valid tree"), &result.record)
+                .expect("the same orders");
+        }
+    }
+    assert!(cases == 12 * 1_024 && done > cases * MS, "{done} ns in {cases} cases");
 }
