@@ -22,6 +22,7 @@
 
 mod changes;
 mod cleanup;
+pub mod handover;
 pub mod program_group;
 pub mod rt_group;
 

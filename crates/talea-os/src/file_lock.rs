@@ -80,7 +80,11 @@ pub fn lock(path: &Path, file: File) -> io::Result<Lock> {
     Ok(copy.map_or(Lock::Held(file), Lock::Replaced))
 }
 
-fn try_lock(file: &File) -> io::Result<bool> {
+/// Locks `file` if it is free. Returns whether it was.
+///
+/// # Errors
+/// The kernel's error.
+pub fn try_lock(file: &File) -> io::Result<bool> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
@@ -91,16 +95,24 @@ fn try_lock(file: &File) -> io::Result<bool> {
 /// Whether the process that holds the lock has ended. Its number is not reused before the last of
 /// its threads has ended, and the lock with it.
 fn holder_has_ended(file: &File) -> io::Result<bool> {
+    Ok(holder(file)?.is_some_and(|pid| proc::stat(pid).is_ok_and(|stat| stat.has_ended())))
+}
+
+/// Returns the process that holds the lock of `file`, if it is visible in `/proc`.
+///
+/// # Errors
+/// If `/proc/locks` cannot be read.
+pub fn holder(file: &File) -> io::Result<Option<Tid>> {
     let meta = file.metadata()?;
     let (major, minor) = (major(meta.dev()), minor(meta.dev()));
     let place = format!("{major:02x}:{minor:02x}:{}", meta.ino());
     let list = read_text_bounded(Path::new("/proc/locks"), MAX_LIST)?;
-    Ok(holder(&list, &place).is_some_and(|pid| proc::stat(pid).is_ok_and(|stat| stat.has_ended())))
+    Ok(holder_in(&list, &place))
 }
 
 /// Returns the process that holds the lock of the file with this device and number, in the list of
 /// the kernel.
-fn holder(list: &str, place: &str) -> Option<Tid> {
+fn holder_in(list: &str, place: &str) -> Option<Tid> {
     list.lines().find_map(|line| {
         let mut words = line.split_ascii_whitespace().skip(1);
         let is_lock = words.next() == Some("FLOCK");
@@ -144,9 +156,9 @@ mod tests {
                     2: FLOCK  ADVISORY  WRITE 72 00:1a:400 0 EOF\n\
                     2: -> FLOCK  ADVISORY  WRITE 73 00:1a:400 0 EOF\n\
                     3: FLOCK  ADVISORY  WRITE 0 00:1a:401 0 EOF\n";
-        assert_eq!(holder(list, "00:1a:400"), Tid::new(72));
-        assert_eq!(holder(list, "00:1a:401"), None, "it is in another namespace");
-        assert_eq!(holder(list, "00:1a:40"), None);
+        assert_eq!(holder_in(list, "00:1a:400"), Tid::new(72));
+        assert_eq!(holder_in(list, "00:1a:401"), None, "it is in another namespace");
+        assert_eq!(holder_in(list, "00:1a:40"), None);
     }
 
     #[test]

@@ -26,7 +26,7 @@ struct KillRtGroup {
     members_above: CString,
 }
 
-fn c_string(path: &Path) -> io::Result<CString> {
+pub(super) fn c_string(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
 }
 
@@ -56,7 +56,7 @@ impl KillCgroup {
 ///
 /// # Safety
 /// Only system calls: see [`Cleanup::run`].
-unsafe fn write(path: &CString, text: &[u8]) {
+pub(super) unsafe fn write(path: &CString, text: &[u8]) {
     // SAFETY: system calls on a string that ends and on a slice.
     unsafe {
         let file = libc::open(path.as_ptr(), libc::O_WRONLY);
