@@ -56,6 +56,7 @@ mod run_clock;
 mod run_control;
 pub mod schedule_log;
 pub mod stalls;
+mod statistics;
 #[cfg(test)]
 mod tests;
 mod watchdog;
@@ -82,4 +83,5 @@ pub use run::{
 pub use run_control::RunControl;
 pub use schedule_log::{ScheduleEvent, ScheduleLog};
 pub use stalls::Stall;
+pub use statistics::{RootStatistics, TaskStatistics};
 pub use work::{Calibration, Job, JobBody};

@@ -2,6 +2,7 @@
 
 use crate::mechanism::RequestedMechanism;
 use crate::root_shared::Band;
+use talea_core::engine::MAX_RUN;
 use talea_core::{Monotonic, Span};
 
 /// Options of a run.
@@ -65,6 +66,24 @@ impl Options {
             locks_memory: false,
             spin: Span::ZERO,
             max_switches: 0,
+        }
+    }
+
+    /// Returns the options of a run that ends when it is cancelled: [`MAX_RUN`] is 73 years.
+    ///
+    /// Nothing in such a run grows. There is no record, no audit and no stall monitor, the list of
+    /// late wake-ups has a fixed size, and counters have 64 bits. The epochs of idle detectors have
+    /// 32 bits and wrap around; they are compared for equality only. The watchdog acts after the
+    /// planned end, so it does not act; the process that started the run ends one that does not
+    /// end. A program that another process starts has no limit of real-time CPU time: it may
+    /// legitimately use its CPU for years without a pause.
+    pub fn endless() -> Options {
+        Options {
+            record_capacity: 0,
+            audit: false,
+            monitor: false,
+            locks_memory: true,
+            ..Options::new(MAX_RUN)
         }
     }
 }

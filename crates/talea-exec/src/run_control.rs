@@ -1,6 +1,7 @@
 //! Control of a run from any thread, including the run's workers.
 
 use crate::root_shared::RootShared;
+use crate::statistics::{RootStatistics, StatisticsSource};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use talea_core::Monotonic;
@@ -15,6 +16,7 @@ pub struct RunControl {
     roots: OnceLock<Vec<std::sync::Weak<RootShared>>>,
     begin_lock: Mutex<()>,
     zero: OnceLock<Monotonic>,
+    statistics: OnceLock<Vec<std::sync::Weak<dyn StatisticsSource>>>,
 }
 
 impl RunControl {
@@ -36,6 +38,13 @@ impl RunControl {
     /// Returns the start of the run on CLOCK_MONOTONIC, or `None` while the run is being prepared.
     pub fn zero(&self) -> Option<Monotonic> {
         self.zero.get().copied()
+    }
+
+    /// Returns the statistics of each root that has an engine, or nothing while there is no run.
+    /// Takes the lock of each root for some microseconds.
+    pub fn statistics(&self) -> Vec<RootStatistics> {
+        let sources = self.statistics.get().into_iter().flatten();
+        sources.filter_map(std::sync::Weak::upgrade).map(|source| source.statistics()).collect()
     }
 
     /// Stops releases, also on roots that Linux schedules. Released jobs and the jobs that their
@@ -76,6 +85,12 @@ impl RunControl {
 
     fn root(&self, root: usize) -> Option<Arc<RootShared>> {
         self.roots.get()?.get(root)?.upgrade()
+    }
+
+    /// Stores the sources of the run's statistics.
+    pub(crate) fn set_statistics(&self, sources: Vec<std::sync::Weak<dyn StatisticsSource>>) {
+        // A second run with one control is another run: it is not stored.
+        let _ = self.statistics.set(sources);
     }
 
     /// Begins the run at `zero`. Called when all threads are ready. This function handles a

@@ -313,6 +313,11 @@ impl<C: Freezable> Freeze<C> {
         self.programs[task.0 as usize].as_ref().map(|program| program.stopped)
     }
 
+    /// Returns the program that plays `task`.
+    pub(crate) fn handle(&self, task: TaskId) -> Option<&C> {
+        self.programs[task.0 as usize].as_ref().map(|program| &program.program)
+    }
+
     /// Whether `task` is a program.
     pub(crate) fn contains(&self, task: TaskId) -> bool {
         self.programs[task.0 as usize].is_some()

@@ -30,6 +30,11 @@ impl<C: Freezable> Mixed<C> {
         self.programs.as_ref()?.stopped_time(task)
     }
 
+    /// Returns the program that plays a task, or `None` for a thread.
+    pub(crate) fn program(&self, task: TaskId) -> Option<&C> {
+        self.programs.as_ref()?.handle(task)
+    }
+
     fn programs_with(&mut self, task: TaskId) -> Option<&mut Freeze<C>> {
         self.programs.as_mut().filter(|freeze| freeze.contains(task))
     }

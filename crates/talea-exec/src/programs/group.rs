@@ -74,6 +74,20 @@ pub(super) fn govern<'scope>(
 ) -> Result<Governed<'scope>, Failure> {
     let cpu = shared.cpus[0].number;
     let listener = Arc::new(WakeupListener::new(events));
+    let policy_changed: Arc<OnceLock<String>> = Arc::default();
+    let mut handle = ProgramHandle {
+        cgroup: Arc::clone(cgroup),
+        origin,
+        listener: Arc::clone(&listener),
+        policies: ProgramPolicies::new(priorities),
+        policy_changed: Arc::clone(&policy_changed),
+        armed_times: Vec::with_capacity(MAX_TIMED_THREADS),
+    };
+    if origin == Origin::Filled {
+        // Before the policy monitor reads the levels that an earlier run has left.
+        handle.freeze()?;
+        handle.adopt()?;
+    }
     let changes = (origin == Origin::Filled).then(|| cgroup.changes()).transpose()?;
     let (report, reported) = channel();
     let listener_thread =
@@ -94,17 +108,8 @@ pub(super) fn govern<'scope>(
             }
         })?;
     reported.recv().map_err(|_| Failure::Os(io::Error::other("a wakeup listener panicked")))??;
-    let policy_changed: Arc<OnceLock<String>> = Arc::default();
     let isolation = Isolation { has_rt_group: cgroup.rt_group().is_some() };
-    let handle = Some(ProgramHandle {
-        cgroup: Arc::clone(cgroup),
-        origin,
-        listener: Arc::clone(&listener),
-        policies: ProgramPolicies::new(priorities),
-        policy_changed: Arc::clone(&policy_changed),
-        armed_times: Vec::with_capacity(MAX_TIMED_THREADS),
-    });
-    Ok(Governed { listener_thread, listener, policy_changed, isolation, handle })
+    Ok(Governed { listener_thread, listener, policy_changed, isolation, handle: Some(handle) })
 }
 
 /// Starts the idle detector of a CPU. The detector sleeps below the programs, and reports when it
@@ -148,6 +153,11 @@ pub(crate) struct ProgramHandle {
 }
 
 impl ProgramHandle {
+    /// Returns the description of the first change that the run did not make.
+    pub(crate) fn policy_changed(&self) -> Option<&str> {
+        self.policy_changed.get().map(String::as_str)
+    }
+
     /// Sets the level of all threads. If `notes_changes`, stores a policy that the run did not give.
     fn set_levels(&mut self, level: ProgramLevel, notes_changes: bool) -> io::Result<()> {
         let policy = self.policies.of(level);

@@ -15,6 +15,7 @@ mod plan;
 mod report;
 mod root_threads;
 mod service_threads;
+mod statistics;
 mod streaming;
 
 use crate::dispatcher::DispatcherStats;
@@ -29,6 +30,7 @@ pub use crate::root_shared::Band;
 use crate::root_shared::{PriorityControl, PriorityMap, RootShared};
 use crate::run_clock::RunClock;
 use crate::run_control::RunControl;
+use crate::statistics::StatisticsSource;
 use crate::watchdog::Watchdog;
 use context::{RunContext, join};
 pub use plan::{RootPlan, TaskPlan};
@@ -381,6 +383,11 @@ impl<'s> RunContext<'s> {
         let begin = monitors.planned_end.take();
         if dispatchers.are_all_ready {
             let _ = begin.map(|begin| begin.send(zero + self.options.duration));
+            let sources = root_threads.iter().filter_map(|threads| {
+                let source: Arc<dyn StatisticsSource> = Arc::clone(threads.state()?) as _;
+                Some(Arc::downgrade(&source))
+            });
+            self.remote.set_statistics(sources.collect());
             self.remote.begin(self.shared_roots, zero);
         }
         for start in &monitors.monitor_starts {
