@@ -117,6 +117,7 @@ pub fn program(name: &str) -> PathBuf {
             "talead",
             "talea-deployd",
             "talea-plugin-host",
+            "talea-governor",
             "talea-test-agent",
             "talea-test-program",
         ] {
@@ -163,6 +164,8 @@ fn build() -> PathBuf {
         "talea-deployd",
         "-p",
         "talea-plugin-host",
+        "-p",
+        "talea-governor",
         "-p",
         "talea-kernel-tests",
     ]);

@@ -20,7 +20,7 @@ pub mod kernel;
 pub mod lines;
 
 pub use agent::{Agent, Client};
-pub use bench::{Bench, eventually};
+pub use bench::{Bench, discharge, enlist, eventually, program};
 pub use conclusive::Runs;
 pub use daemon::Daemon;
 

@@ -100,8 +100,9 @@ pub(crate) fn test_eight(line: &mut dyn FnMut(&str)) -> Result<Verdict> {
 }
 
 /// Programs that the tests of root domains start, with their packages.
-const DOMAIN_PROGRAMS: [(&str, &str); 3] = [
+const DOMAIN_PROGRAMS: [(&str, &str); 4] = [
     ("talea-daemon", "talead"),
+    ("talea-governor", "talea-governor"),
     ("talea-kernel-tests", "talea-test-agent"),
     ("talea-plugin-host", "talea-plugin-host"),
 ];

@@ -41,9 +41,10 @@ const PURE: [&str; 15] = [
 ];
 
 /// Other programs by package and name, with the needs of their tests.
-const PROGRAMS: [(&str, &str, Needs); 6] = [
+const PROGRAMS: [(&str, &str, Needs); 7] = [
     ("talea-cli", "talea", Needs::Nothing),
     ("talea-cli", "demo", Needs::State),
+    ("talea-governor", "talea-governor", Needs::Nothing),
     ("talea-lab", "talea-lab", Needs::Nothing),
     ("talea-lab", "lab", Needs::State),
     ("talea-rtkit", "talea-rtkit", Needs::Nothing),

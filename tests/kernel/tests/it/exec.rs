@@ -12,7 +12,7 @@ mod leaving;
 mod native;
 mod nodes;
 mod outside;
-mod programs;
+pub(crate) mod programs;
 mod reservations;
 mod scene;
 mod servers;

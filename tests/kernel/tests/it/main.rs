@@ -17,6 +17,7 @@ mod deploy;
 mod exec;
 mod files;
 mod foreign;
+mod governor;
 mod hotplug;
 mod identity;
 mod limits;

@@ -22,7 +22,7 @@ use talea_os::{Tid, cgroup, proc};
 const MS: u64 = 1_000_000;
 
 /// Compiles the program that consumes all CPU time.
-pub(super) fn hogs(bench: &Bench) -> PathBuf {
+pub(crate) fn hogs(bench: &Bench) -> PathBuf {
     build(bench, "hogs")
 }
 
@@ -151,7 +151,7 @@ pub(super) fn orphans_of(threads: &[u32]) -> Vec<PathBuf> {
 }
 
 /// Returns the directory of groups of a process, if there is one.
-pub(super) fn groups_of(pid: u32) -> Option<PathBuf> {
+pub(crate) fn groups_of(pid: u32) -> Option<PathBuf> {
     let is_its = |path: &PathBuf| {
         owner(path).is_some_and(|tid| Path::new(&format!("/proc/{pid}/task/{tid}")).exists())
     };

@@ -1,0 +1,80 @@
+//! What a governor can govern: one root of a system file, with a group for each task.
+
+use crate::options::Options;
+use anyhow::{Context, bail};
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use talea_os::cgroup::Cgroup;
+use talea_system::{Beside, Diagnostic, Root};
+
+/// Maximum size of a system file in bytes.
+const MAX_SYSTEM_BYTES: u64 = 16 << 20;
+
+/// Root with the groups of its tasks.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) root: Root,
+    /// `groups[t]`: group of task `t`.
+    pub(crate) groups: Vec<Arc<Cgroup>>,
+    pub(crate) cpus: Vec<u32>,
+}
+
+/// Reads the system file.
+pub(crate) fn read(path: &Path) -> anyhow::Result<talea_system::System> {
+    let bounded = |file: &mut dyn Read| {
+        let mut text = String::new();
+        file.take(MAX_SYSTEM_BYTES).read_to_string(&mut text).map(|_| text)
+    };
+    let read = if path == Path::new("-") {
+        let text = bounded(&mut std::io::stdin()).context("standard input")?;
+        talea_system::read(&text, "standard input", &())
+    } else {
+        let open = |path: &Path| std::fs::File::open(path).and_then(|mut file| bounded(&mut file));
+        let name = path.display().to_string();
+        let text = open(path).with_context(|| name.clone())?;
+        let include = Beside(|path: &Path| open(path).map_err(|error| error.to_string()));
+        talea_system::read(&text, &name, &include)
+    };
+    read.map_err(|found| {
+        let lines: Vec<String> = found.iter().map(Diagnostic::to_string).collect();
+        anyhow::anyhow!("{}", lines.join("\n"))
+    })
+}
+
+/// Finds the root, and opens the group of each of its tasks.
+pub(crate) fn plan(system: talea_system::System, options: &Options) -> anyhow::Result<Plan> {
+    let names: Vec<String> = system.roots.iter().map(|root| root.name.clone()).collect();
+    let root = system.roots.into_iter().find(|root| root.name == options.root);
+    let root = root.with_context(|| {
+        format!("the system has no root {}: its roots are {}", options.root, names.join(", "))
+    })?;
+    let cpus: Vec<u32> = options.cpus.iter().collect();
+    if cpus.len() != 1 || root.tree.cpus != 1 {
+        bail!(
+            "{} has {} CPUs, and --cpus names {}: a governor governs programs, which cannot \
+             migrate, so the root needs one CPU",
+            root.name,
+            root.tree.cpus,
+            cpus.len()
+        );
+    }
+    for (name, _) in &options.groups {
+        if !root.tasks.contains(name) {
+            bail!("--group {name}: {} has no such task", root.name);
+        }
+    }
+    let mut groups: Vec<Arc<Cgroup>> = Vec::new();
+    for name in &root.tasks {
+        let mut found = options.groups.iter().filter(|(task, _)| task == name);
+        let (Some((_, path)), None) = (found.next(), found.next()) else {
+            bail!("task {name} needs one --group: a governor governs whole roots of programs");
+        };
+        let group = Cgroup::open(path.clone()).with_context(|| path.display().to_string())?;
+        if groups.iter().any(|other| other.path() == group.path()) {
+            bail!("{}: two tasks have this group", path.display());
+        }
+        groups.push(Arc::new(group));
+    }
+    Ok(Plan { root, groups, cpus })
+}
