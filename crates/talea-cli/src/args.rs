@@ -61,7 +61,7 @@ pub(crate) enum Command {
     Execute(crate::commands::execute::ExecuteArgs),
     Replay(crate::commands::replay::ReplayArgs),
     Compare(crate::commands::compare::CompareArgs),
-    Analyze(crate::commands::analyze::AnalyzeArgs),
+    Analyze(talea_study::analysis::AnalyzeArgs),
     Deploy(crate::commands::deploy::DeployArgs),
     Sweep(crate::commands::sweep::Args),
     Generate(crate::commands::generate::Args),

@@ -116,7 +116,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-study", "talea-system", "systems to run"),
     ("talea-study", "talea-sim", "simulates, and draws what sinks record"),
     ("talea-study", "talea-exec", "runs on threads"),
-    ("talea-study", "talea-analysis", "bounds beside runs"),
+    ("talea-study", "talea-analysis", "bounds"),
     ("talea-study", "anyhow", "errors of binaries"),
     ("talea-study", "clap", "options that commands share"),
     ("talea-study", "serde", "JSON output"),
@@ -159,8 +159,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-cli", "talea-sim", "simulate"),
     ("talea-cli", "talea-exec", "execute"),
     ("talea-cli", "talea-study", "runs and their results"),
-    ("talea-cli", "talea-analysis", "analyze calls its tests"),
-    ("talea-cli", "talea-broker", "the same broker in this process"),
+    ("talea-cli", "talea-analysis", "latencies of chains"),
     ("talea-cli", "talea-daemon", "the driver of that broker"),
     ("talea-cli", "anyhow", "a binary's errors"),
     ("talea-cli", "clap", "the one list of options"),
@@ -209,6 +208,7 @@ const EDGES: &[(&str, &str, &str)] = &[
 
 /// Edges of tests: package, dependency, reason.
 const TEST_EDGES: &[(&str, &str, &str)] = &[
+    ("talea-study", "talea-broker", "admission agrees with the analysis"),
     ("talea-analysis", "allocation-counter", "counts allocations of a test in its scratch: none"),
     ("talea-analysis", "serde_json", "reads the answers of other tools"),
     ("talea-analysis", "talea-sim", "bounds against simulations, witnesses replayed"),

@@ -4,7 +4,6 @@ use super::actions;
 use super::daemon::DaemonArgs;
 use super::missing::{self, Missing};
 use super::report::{self, Outcome, PlanReport, RootJson};
-use crate::commands::analyze::Analysis;
 use anyhow::Context;
 use std::path::PathBuf;
 use talea_core::CpuSet;
@@ -13,6 +12,7 @@ use talea_deploy::text::{SourceFile, StoredGeneration};
 use talea_deploy::{Command, Difference, FileHash, Generation, RootSpec, TaskSpec};
 use talea_os::sched;
 use talea_os::sysinfo::SystemInfo;
+use talea_study::analysis::Analysis;
 use talea_study::exit::Exit;
 use talea_study::live_run::{SourceTexts, logical_task, place};
 use talea_study::options::Output;
@@ -87,7 +87,7 @@ pub(super) fn plan(
     purpose: Purpose,
 ) -> anyhow::Result<Planned> {
     let (system, texts) = SourceTexts::load(&args.file, &Registry::default())?;
-    let analysis = Analysis::of(&args.file, &system)?;
+    let analysis = Analysis::of(&args.file, Vec::new(), &system)?;
     if let Some(path) = &args.witness
         && !analysis.write_witness(path)?
     {

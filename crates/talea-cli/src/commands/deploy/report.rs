@@ -2,10 +2,10 @@
 
 use super::actions::Action;
 use super::missing::Missing;
-use crate::commands::analyze::AnalysisReport;
 use serde::Serialize;
 use std::fmt::Write;
 use talea_deploy::Difference;
+use talea_study::analysis::AnalysisReport;
 use talea_study::exit::Exit;
 use talea_study::output::{Tone, count, paint};
 

@@ -2,13 +2,13 @@
 
 use super::args::AnalyzeArgs;
 use super::names::name_of;
+use crate::exit::Exit;
+use crate::output::{note, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::tree::{AffinityAssignment, RootModel, assign_affinities};
 use talea_core::CpuSet;
 use talea_core::engine::{NodeId, Tree};
-use talea_study::exit::Exit;
-use talea_study::output::{note, print, print_json};
 use talea_system::{Root, System};
 
 #[derive(Serialize)]

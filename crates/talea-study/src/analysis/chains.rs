@@ -2,6 +2,8 @@
 
 use super::model::model_of;
 use super::verdict::{Verdict, kind_name};
+use crate::output::{Table, paint};
+use crate::run_summary::{self, ChainSummary, RunRecorder, short, short_bound};
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::test_info::TestKind;
@@ -10,8 +12,6 @@ use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_sim::Simulation;
 use talea_sim::rng::root_seed;
-use talea_study::output::{Table, paint};
-use talea_study::run_summary::{self, ChainSummary, RunRecorder, short, short_bound};
 use talea_system::{Chain, System};
 
 /// Analysis of one chain.

@@ -11,6 +11,9 @@ use super::args::AnalyzeArgs;
 use super::model::model_of;
 use super::names::{find_node, name_of, subtree, tasks_among};
 use super::progress::Progress;
+use crate::exit::{Exit, usage};
+use crate::output::Table;
+use crate::run_summary::short;
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::supply::least_budget::least_budget;
@@ -19,9 +22,6 @@ use talea_core::engine::{NodeId, NodeSpec};
 use talea_core::mutate;
 use talea_core::server::{Reservation, ServerKind};
 use talea_core::{Span, Work};
-use talea_study::exit::{Exit, usage};
-use talea_study::output::Table;
-use talea_study::run_summary::short;
 use talea_system::{Root, System};
 
 /// Number of smaller budgets that are tried after the bisection.

@@ -1,9 +1,9 @@
-//! Arguments of `talea analyze`.
+//! Options of an analysis, as a command takes them.
 
+use crate::options::{Output, duration};
 use clap::ValueEnum;
 use std::path::PathBuf;
 use talea_core::Span;
-use talea_study::options::{Output, duration};
 use talea_system::what_if::Change;
 
 /// Analyse whether deadlines can be missed.
@@ -14,52 +14,54 @@ use talea_system::what_if::Change;
 /// with 2 if a change makes an invalid system.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: talea analyze system.toml --what-if 'cost(video)*1.2'")]
-pub(crate) struct AnalyzeArgs {
+pub struct AnalyzeArgs {
     /// The system file.
     #[arg(value_name = "FILE")]
-    pub(super) file: PathBuf,
+    pub file: PathBuf,
     /// Change a value first, such as 'cost(video)*1.2', 'period(audio)=5ms' or 'budget(net)+1ms'.
     /// May be repeated.
     #[arg(long, value_name = "CHANGE", value_parser = change)]
-    pub(super) what_if: Vec<Change>,
+    pub what_if: Vec<Change>,
     /// Instead, show how much of any window a band takes (or a server, a group, a task), and of
     /// each slot of the partitions below it. May be repeated.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["synthesize", "sensitivity"])]
-    pub(super) interference: Vec<String>,
+    pub interference: Vec<String>,
     /// Windows of this length, with --interference.
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "interference")]
-    pub(super) within: Vec<Span>,
+    pub within: Vec<Span>,
     /// Instead, show how far each cost, all costs and each period can change while every deadline
     /// remains proved.
     #[arg(long, conflicts_with = "synthesize")]
-    pub(super) sensitivity: bool,
+    pub sensitivity: bool,
     /// Instead, search for a parameter that the file lacks or that could be better.
     #[arg(long, value_enum, ignore_case = true, value_name = "WHAT")]
-    pub(super) synthesize: Option<SynthesisTarget>,
+    pub synthesize: Option<SynthesisTarget>,
     /// Only this server, or a group that is to get one, with --synthesize server. By default all
     /// servers, one by one.
     #[arg(long, value_name = "NAME", requires = "synthesize")]
-    pub(super) server: Vec<String>,
+    pub server: Vec<String>,
     /// Candidate periods, with --synthesize server. The one with the smallest utilisation is
     /// proposed.
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "synthesize")]
-    pub(super) period: Vec<Span>,
+    pub period: Vec<Span>,
     /// Write a page with the bounds, and with demand against supply of each CPU, partition and
     /// server, to FILE. The page is self-contained.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["synthesize", "sensitivity", "interference"])]
-    pub(super) html: Option<PathBuf>,
+    pub html: Option<PathBuf>,
     /// Write the arrivals of the first known late job to FILE, for talea simulate --witness.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["synthesize", "sensitivity", "interference"])]
-    pub(super) witness: Option<PathBuf>,
+    pub witness: Option<PathBuf>,
+    /// Limits of time and memory.
     #[command(flatten)]
-    pub(super) limit: talea_study::limit::LimitArgs,
+    pub limit: crate::limit::LimitArgs,
+    /// Form of the output.
     #[command(flatten)]
-    pub(super) output: Output,
+    pub output: Output,
 }
 
 /// Parameter to synthesize.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SynthesisTarget {
+pub enum SynthesisTarget {
     /// The smallest budget with which the clients of a server meet their deadlines, for its period
     /// and others.
     Server,

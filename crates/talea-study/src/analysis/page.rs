@@ -3,10 +3,10 @@
 use super::model::model_of;
 use super::names::name_of;
 use super::report::AnalysisReport;
+use crate::report::{Plot, RootBounds, SupplyKind, bounds_html};
 use std::path::Path;
 use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_core::sched::PolicySpec;
-use talea_study::report::{Plot, RootBounds, SupplyKind, bounds_html};
 use talea_system::{Root, System};
 
 pub(super) fn write(path: &Path, system: &System, answer: &AnalysisReport) -> anyhow::Result<()> {
@@ -15,7 +15,7 @@ pub(super) fn write(path: &Path, system: &System, answer: &AnalysisReport) -> an
         both.map(|(root, answer)| RootBounds { answer, plots: plots(root) }).collect();
     let title = Path::new(&answer.file).file_name().unwrap_or_default().to_string_lossy();
     let page = bounds_html(&format!("{title}, analysed"), &answer.what_if, &roots)?;
-    talea_study::output::write_file(path, &page)
+    crate::output::write_file(path, &page)
 }
 
 fn plots(root: &Root) -> Vec<Plot> {

@@ -5,7 +5,7 @@ use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_system::{Root, System};
 
 /// Returns the name of a node.
-pub(super) fn name_of(tree: &Tree, node: NodeId) -> &str {
+pub fn name_of(tree: &Tree, node: NodeId) -> &str {
     match tree.get(node).map(|node| &node.spec) {
         Some(NodeSpec::Scheduler(spec)) => &spec.name,
         Some(NodeSpec::Task(spec)) => &spec.name,

@@ -4,6 +4,9 @@
 use super::args::AnalyzeArgs;
 use super::model::model_of;
 use super::names::{find_node, name_of};
+use crate::exit::{Exit, usage};
+use crate::output::Table;
+use crate::run_summary::short;
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::supply::InterferenceCurve;
@@ -12,9 +15,6 @@ use talea_analysis::tree::{NoBound, RootModel};
 use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_core::sched::PolicySpec;
 use talea_core::{Span, Work};
-use talea_study::exit::{Exit, usage};
-use talea_study::output::Table;
-use talea_study::run_summary::short;
 use talea_system::{Root, System};
 
 /// Source of the theorem.
@@ -66,7 +66,11 @@ struct SlotInterference {
     absorbed_by_ns: Option<u64>,
 }
 
-pub(super) fn show(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> {
+/// Prints how much of any window the nodes that `args` names take.
+///
+/// # Errors
+/// If no node has one of the names, or no bound is known.
+pub fn show(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> {
     let mut bands = Vec::new();
     for name in &args.interference {
         let (root, node) = find_node(system, name, "scheduler or task", |_| true)

@@ -1,10 +1,10 @@
 //! Progress messages of analyses that take longer than a second.
 
+use crate::run_summary::short;
 use std::fmt;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use talea_core::Span;
-use talea_study::run_summary::short;
 
 /// Time before the first message.
 const FIRST_UPDATE_DELAY: Duration = Duration::from_secs(1);

@@ -4,17 +4,17 @@ use super::chains::{self, ChainAnalysis};
 use super::names::name_of;
 use super::verdict::{Verdict, kind_name};
 use super::witness::Miss;
+use crate::output::{Table, Tone, count, paint};
+use crate::run_summary::{short, short_bound};
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::tree::{Reason, TaskBound};
 use talea_core::engine::Tree;
 use talea_core::{Span, mutate};
-use talea_study::output::{Table, Tone, count, paint};
-use talea_study::run_summary::{short, short_bound};
 
 /// Report of an analysis.
 #[derive(Serialize)]
-pub(crate) struct AnalysisReport {
+pub struct AnalysisReport {
     pub(super) file: String,
     pub(super) what_if: Vec<String>,
     pub(super) proved: bool,
@@ -130,18 +130,18 @@ fn saturating_difference(a: Span, b: Span) -> Span {
 
 impl AnalysisReport {
     /// Whether every deadline and every latency of a chain is proved.
-    pub(crate) fn is_proved(&self) -> bool {
+    pub fn is_proved(&self) -> bool {
         self.proved
     }
 
     /// Whether a job is known to be late.
-    pub(crate) fn is_refuted(&self) -> bool {
+    pub fn is_refuted(&self) -> bool {
         let mut tasks = self.roots.iter().flat_map(|root| &root.tasks);
         tasks.any(|task| task.verdict == Verdict::Refuted)
     }
 
     /// Returns the report as text for a terminal.
-    pub(crate) fn text(&self, color: bool) -> String {
+    pub fn text(&self, color: bool) -> String {
         text(self, color)
     }
 }

@@ -2,13 +2,13 @@
 
 use super::model::model_of;
 use super::names::name_of;
+use crate::exit::Exit;
+use crate::output::{note, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 use talea_analysis::tree::{PriorityAssignment, assign_priorities};
 use talea_core::engine::{NodeId, NodeSpec, Tree};
-use talea_study::exit::Exit;
-use talea_study::output::{note, print, print_json};
 use talea_system::{Root, System};
 
 #[derive(Serialize)]

@@ -7,6 +7,9 @@
 //! run and was due before is late as well.
 
 use super::progress::Progress;
+use crate::event_count::{estimated_events, separation};
+use crate::run_summary::short;
+use crate::witness::{LateJob, Witness};
 use serde::Serialize;
 use std::fmt;
 use std::rc::Rc;
@@ -16,9 +19,6 @@ use talea_core::sched::PolicySpec;
 use talea_core::workload::{Arrivals, CostMode, Source};
 use talea_core::{Span, Time};
 use talea_sim::{Completion, Simulation, Sink};
-use talea_study::event_count::{estimated_events, separation};
-use talea_study::run_summary::short;
-use talea_study::witness::{LateJob, Witness};
 use talea_system::Root;
 use talea_system::what_if::Change;
 

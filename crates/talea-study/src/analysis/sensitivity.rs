@@ -10,12 +10,12 @@ use super::args::AnalyzeArgs;
 use super::model::model_of;
 use super::names::name_of;
 use super::progress::Progress;
+use crate::exit::Exit;
+use crate::output::{Table, note, print, print_json};
+use crate::run_summary::short;
 use serde::Serialize;
 use std::fmt::Write;
 use talea_core::engine::NodeSpec;
-use talea_study::exit::Exit;
-use talea_study::output::{Table, note, print, print_json};
-use talea_study::run_summary::short;
 use talea_system::System;
 use talea_system::what_if::Change;
 
@@ -46,7 +46,11 @@ struct TaskSensitivity {
     period_thousandths: Option<u64>,
 }
 
-pub(super) fn show(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> {
+/// Prints how far costs and periods can change while every deadline remains proved.
+///
+/// # Errors
+/// If the result cannot be written.
+pub fn show(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> {
     let mut lines = Vec::new();
     for root in &system.roots {
         let specs = root.tree.nodes().filter_map(|(_, node)| match &node.spec {

@@ -2,6 +2,9 @@
 
 use super::args::AnalyzeArgs;
 use super::names::name_of;
+use crate::exit::Exit;
+use crate::output::{count, note, print, print_json};
+use crate::run_summary::short;
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::offline::{Infeasible, Problem, Synthesis, entries, from_tree, synthesize};
@@ -9,9 +12,6 @@ use talea_analysis::tree::Reason;
 use talea_core::Span;
 use talea_core::engine::{NodeSpec, TaskSpec};
 use talea_core::sched::TableEntry;
-use talea_study::exit::Exit;
-use talea_study::output::{count, note, print, print_json};
-use talea_study::run_summary::short;
 use talea_system::{Root, System};
 
 /// Number of job orders that the list scheduler tries.

@@ -6,6 +6,9 @@ use super::model::model_of;
 use super::names::name_of;
 use super::progress::Progress;
 use super::witness;
+use crate::exit::{Exit, usage};
+use crate::output::{Table, count};
+use crate::run_summary::short;
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::tree::TaskBound as Bounded;
@@ -13,9 +16,6 @@ use talea_analysis::tree::slot_interference::AbsorbedTable;
 use talea_core::Span;
 use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_core::sched::{PolicySpec, Slot};
-use talea_study::exit::{Exit, usage};
-use talea_study::output::{Table, count};
-use talea_study::run_summary::short;
 use talea_system::{Root, System};
 
 #[derive(Serialize)]

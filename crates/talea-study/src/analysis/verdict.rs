@@ -1,8 +1,8 @@
 //! Verdicts of an analysis, and names of the kinds of tests.
 
+use crate::output::Tone;
 use serde::Serialize;
 use talea_analysis::test_info::TestKind;
-use talea_study::output::Tone;
 
 /// Verdict about a task or a latency.
 #[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq)]
