@@ -21,6 +21,7 @@ mod accept_queue;
 mod acceptor;
 mod adopt;
 mod changes;
+mod cpu_times;
 mod cpus;
 mod deferred_close;
 mod edge_trigger;
@@ -32,7 +33,6 @@ mod receive;
 mod reload;
 mod serve;
 mod sessions;
-mod slices;
 mod state_mirror;
 mod survey;
 mod threads;
@@ -53,6 +53,7 @@ use crate::rights;
 use crate::service_manager::notify;
 use crate::trail::{Trail, TrailOptions};
 use acceptor::Acceptor;
+use cpu_times::CpuTimes;
 use cpus::Cpus;
 use deferred_close::DeferredClose;
 use edge_trigger::AdaptivePolling;
@@ -61,7 +62,6 @@ use processes::Processes;
 use reload::Reloader;
 use sd_notify::NotifyState;
 use sessions::Sessions;
-use slices::Slices;
 use state_mirror::StateMirror;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -188,7 +188,7 @@ pub struct Daemon {
     polling: AdaptivePolling,
     threads: Threads,
     survey: Survey,
-    slices: Slices,
+    cpu_times: CpuTimes,
     cpus: Cpus,
     processes: Processes,
     hosts: Hosts,
@@ -303,7 +303,7 @@ impl Daemon {
             polling,
             threads,
             survey: Survey::default(),
-            slices: Slices::default(),
+            cpu_times: CpuTimes::default(),
             cpus,
             processes: Processes::default(),
             hosts,
@@ -492,7 +492,7 @@ impl Daemon {
             self.next_turn(),
             self.priority.next_due(),
             self.survey.next_due(),
-            self.slices.next_due(),
+            self.cpu_times.next_due(),
         ];
         times.into_iter().flatten().min()
     }
@@ -525,8 +525,8 @@ impl Daemon {
         if self.survey.next_due().is_some_and(|at| at <= now) {
             self.continue_survey(now);
         }
-        if self.slices.next_due().is_some_and(|at| at <= now) {
-            self.run_slice(now);
+        if self.cpu_times.next_due().is_some_and(|at| at <= now) {
+            self.continue_check(now);
             self.run_effects(now);
         }
         self.update_change_events(now);

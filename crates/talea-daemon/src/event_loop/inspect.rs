@@ -2,7 +2,6 @@
 //! grant, and starved CPUs.
 
 use super::Daemon;
-use super::slices::{Check, Slices, Step};
 use talea_broker::{Input, SessionId, ThreadId};
 use talea_core::{CpuSet, Monotonic, mutate};
 use talea_os::proc_events::ProcEvent;
@@ -76,8 +75,7 @@ impl Daemon {
         }
     }
 
-    /// Begins to compare the next threads with what the broker knows of them. Called between two
-    /// effects.
+    /// Compares the next threads with what the broker knows of them. Called between two effects.
     pub(super) fn inspect(&mut self, now: Monotonic, count: u32) {
         // A demoted thread differs, too; the broker must know the reason first.
         for thread in self.threads.take_demoted() {
@@ -85,47 +83,16 @@ impl Daemon {
             self.broker.handle(now, Input::Overrun { thread });
         }
         self.check_cpus(now);
-        self.slices.begin_inspection(count.min(self.threads.changes.len() as u32));
-        self.run_slice(now);
-    }
-
-    fn inspect_next(&mut self, now: Monotonic) {
-        let Some(thread) = self.threads.next_to_inspect() else { return };
-        self.report_overruns(now, thread);
-        if !self.threads.changes.is_open()
-            && let Some(uids) = self.threads.changed_uids(thread)
-        {
-            self.broker.handle(now, Input::CredentialsChanged { thread, uids });
-        }
-        if let Some(attr) = self.threads.changed_attr(thread) {
-            self.broker.handle(now, Input::AttrChanged { thread, attr });
-        }
-    }
-
-    /// Runs one slice of an inspection and of a check of canaries. The caller must execute the
-    /// broker's effects.
-    pub(super) fn run_slice(&mut self, now: Monotonic) {
-        let mut slice = Slices::begin_slice();
-        while let Some(step) = self.slices.next_step(&mut slice) {
-            match step {
-                Step::Inspect => self.inspect_next(now),
-                // A thread that has just exited consumes nothing.
-                Step::Read(thread) => {
-                    if let Some(consumed) = self.threads.cpu_time(thread) {
-                        self.slices.add(thread, consumed);
-                    }
-                }
+        let reads_uids = !self.threads.changes.is_open();
+        for _ in 0..count.min(self.threads.changes.len() as u32) {
+            let Some(thread) = self.threads.next_to_inspect() else { return };
+            self.report_overruns(now, thread);
+            if reads_uids && let Some(uids) = self.threads.changed_uids(thread) {
+                self.broker.handle(now, Input::CredentialsChanged { thread, uids });
             }
-        }
-        self.finish_check(now);
-    }
-
-    /// Passes a complete check of canaries to the broker.
-    fn finish_check(&mut self, now: Monotonic) {
-        if let Some(Check { silent, mut consumed, .. }) = self.slices.take_check() {
-            // A thread that was detached meanwhile has had a last sample.
-            consumed.retain(|&(thread, _)| self.threads.is_applied(thread));
-            self.broker.handle(now, Input::CanariesChecked { silent, consumed });
+            if let Some(attr) = self.threads.changed_attr(thread) {
+                self.broker.handle(now, Input::AttrChanged { thread, attr });
+            }
         }
     }
 
@@ -206,8 +173,19 @@ impl Daemon {
             return;
         }
         let silent = self.canaries.check(cpus);
-        self.slices.begin_check(silent, self.threads.fifo_on(&silent));
-        // Without a thread to read it is complete.
-        self.finish_check(now);
+        self.cpu_times.begin(silent, self.threads.fifo_on(&silent));
+        self.continue_check(now);
+    }
+
+    /// Reads CPU times for one slice. The broker gets the result of a complete check; then the
+    /// caller must execute the broker's effects.
+    pub(super) fn continue_check(&mut self, now: Monotonic) {
+        let threads = &self.threads;
+        let checked = self.cpu_times.run_slice(|thread| threads.cpu_time(thread));
+        if let Some((silent, mut consumed)) = checked {
+            // A thread that was detached meanwhile has had a last sample.
+            consumed.retain(|&(thread, _)| threads.is_applied(thread));
+            self.broker.handle(now, Input::CanariesChecked { silent, consumed });
+        }
     }
 }
