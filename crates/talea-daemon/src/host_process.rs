@@ -13,8 +13,10 @@
 //! 2. The standard error of the process is a pipe to the daemon. A service gets the pipe with the
 //!    first message.
 //! 3. The event loop waits neither for the start nor for the end of a child: on a starved machine
-//!    an ordinary process does neither. The thread that starts a child also collects it
-//!    ([`Collector`]). It lives as long as the child, which the kernel kills with it (`PDEATHSIG`).
+//!    an ordinary process does neither. The thread that orders the start of a child also collects
+//!    it ([`Collector`]). The thread that forks the child has a table of descriptors of its own
+//!    (`talea_os::spawn`), so a child has no file of a client. It lives as long as the child, which
+//!    the kernel kills with it (`PDEATHSIG`).
 //! 4. A service ends when the daemon closes the connection, even if its plugin hangs
 //!    (`supervisor` of `talea-plugin-host`). The daemon has no right to kill it.
 
@@ -24,14 +26,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use talea_core::mutate;
 use talea_os::seqpacket::{self, Sender};
-use talea_os::spawn::{Child, Sandbox, describe_exit, spawn_sandboxed};
+use talea_os::spawn::{Child, Sandbox, describe_exit, spawn_apart};
 use talea_os::{Tid, files, peer, users};
 use talea_proto::host::HOST_UIDS;
 
@@ -148,7 +149,7 @@ impl HostProcess {
             seqpacket::pair(false).map_err(|error| format!("socketpair: {error}"))?;
         let uid = own_uid(taken)?;
         let sandbox = Sandbox { user: uid.map(|uid| (uid, uid)), ..Sandbox::default() };
-        let child = spawn_sandboxed(&program, [""; 0], theirs, Stdio::from(write), &sandbox)
+        let child = spawn_apart(&program, theirs, write, &sandbox)
             .map_err(|error| format!("{}: {error}", program.display()))?;
         let (process, collector) =
             ChildProcess::new(child, uid).map_err(|error| format!("its pidfd: {error}"))?;

@@ -146,6 +146,8 @@ pub struct Started {
 pub fn start(options: &Options) -> Result<Started, StartError> {
     let other =
         |what: &'static str| move |error: io::Error| StartError::Other(format!("{what}: {error}"));
+    // Descriptors of clients follow.
+    talea_os::spawn::reserve_descriptors().map_err(other("descriptors"))?;
     // Signals are blocked before the first thread can start.
     let signals =
         Signals::new(&[Signal::Term, Signal::Int, Signal::Hup]).map_err(other("signals"))?;

@@ -6,19 +6,30 @@
 //! reach other processes or the network.
 //!
 //! Everything between fork and exec is async-signal-safe: system calls on data prepared before.
+//!
+//! A child closes its copies of this process's descriptors, and such a close may block: in a file
+//! system that does not answer, for a file that a client has sent. So a process that receives files
+//! reserves two low numbers before ([`reserve_descriptors`]). Then a thread forks the child, with a
+//! table of its own that has no number above these two: the kernel copies no other descriptor
+//! (`CLOSE_RANGE_UNSHARE`), so there is no copy to close.
 
 pub(crate) mod seccomp;
 
 use crate::Tid;
+use crate::capabilities::{CapSet, keep_only};
 use crate::sys::{check, check_long};
 use crate::thread::open_process;
+use rustix::io::{DupFlags, dup3};
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use talea_core::Span;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use talea_core::{Span, mutate};
 
 /// Time limit within which the kernel must end a killed child.
 const KILL_TIMEOUT: Span = Span::from_ns(200_000_000);
@@ -59,6 +70,24 @@ pub struct Child {
     inner: std::process::Child,
     pidfd: OwnedFd,
     pid: Tid,
+    /// Ends the thread that has started the child, if it is another one than the caller's.
+    _parent: Option<Sender<()>>,
+}
+
+/// Numbers for the descriptors of a child, while no child starts: copies of a descriptor that never
+/// blocks.
+static RESERVED: Mutex<Option<[OwnedFd; 2]>> = Mutex::new(None);
+
+/// Reserves the numbers for the descriptors of later children. Descriptors below them must not
+/// block when they are closed, so a process calls this before it receives any.
+///
+/// # Errors
+/// The kernel's error.
+pub fn reserve_descriptors() -> io::Result<()> {
+    let open = || File::open("/dev/null").map(OwnedFd::from);
+    let (first, second) = (open()?, open()?);
+    *RESERVED.lock().unwrap_or_else(PoisonError::into_inner) = Some([first, second]);
+    Ok(())
 }
 
 /// Starts `exe` with `args` and with `fd` as its descriptor 3, confined by `sandbox`. The child's
@@ -73,8 +102,76 @@ pub fn spawn_sandboxed(
     stderr: Stdio,
     sandbox: &Sandbox,
 ) -> io::Result<Child> {
-    let sandbox = *sandbox;
-    let parent = Tid::of_process();
+    let raw = fd.as_raw_fd();
+    let child = command(exe, args, raw, stderr, sandbox).spawn()?;
+    drop(fd);
+    Child::new(child, None)
+}
+
+/// Variant of [`spawn_sandboxed`] without arguments whose child gets no copy of another descriptor
+/// of this process, if the process has called [`reserve_descriptors`]. The child dies with the
+/// returned value.
+pub fn spawn_apart(
+    exe: &Path,
+    fd: OwnedFd,
+    stderr: OwnedFd,
+    sandbox: &Sandbox,
+) -> io::Result<Child> {
+    let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(numbers) = reserved.as_mut().filter(|_| mutate!("os-spawn-apart", true, false)) else {
+        return spawn_sandboxed(exe, [""; 0], fd, stderr.into(), sandbox);
+    };
+    dup3(&fd, &mut numbers[0], DupFlags::CLOEXEC)?;
+    dup3(&stderr, &mut numbers[1], DupFlags::CLOEXEC)?;
+    let (exe, sandbox) = (exe.to_owned(), *sandbox);
+    let [fd_number, stderr_number] = [&numbers[0], &numbers[1]].map(AsRawFd::as_raw_fd);
+    let first_above = fd_number.max(stderr_number).unsigned_abs() + 1;
+    let (send, started) = channel();
+    let (parent, child_ended) = channel::<()>();
+    let thread = std::thread::Builder::new().name("talea-spawn".to_owned()).spawn(move || {
+        // SAFETY: integers. The thread gets a table of its own, with copies of the descriptors below
+        // `first_above`; nothing else that runs in this thread uses a descriptor.
+        let unshared = check_long(unsafe {
+            libc::syscall(
+                libc::SYS_close_range,
+                first_above,
+                libc::c_uint::MAX,
+                libc::CLOSE_RANGE_UNSHARE,
+            )
+        });
+        let result = unshared.and_then(|_| {
+            // SAFETY: the copy belongs to this table, and so to this thread.
+            let stderr = unsafe { OwnedFd::from_raw_fd(stderr_number) };
+            command(&exe, [""; 0], fd_number, stderr.into(), &sandbox).spawn()
+        });
+        let is_started = result.is_ok();
+        let _ = send.send(result);
+        if is_started {
+            // The parent of the child needs neither rights nor descriptors.
+            let _ = keep_only(CapSet::of(&[]));
+            // SAFETY: integers; the table is this thread's.
+            unsafe { libc::syscall(libc::SYS_close_range, CHILD_FD, libc::c_uint::MAX, 0) };
+            let _ = child_ended.recv();
+        }
+    });
+    let result = thread.and_then(|_| started.recv().map_err(io::Error::other)?);
+    // Otherwise this process would keep the child's ends open.
+    let null = File::open("/dev/null")?;
+    for number in numbers {
+        dup3(&null, number, DupFlags::CLOEXEC)?;
+    }
+    Child::new(result?, Some(parent))
+}
+
+/// Returns the command that starts a confined child with descriptor `fd`.
+fn command(
+    exe: &Path,
+    args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    fd: i32,
+    stderr: Stdio,
+    sandbox: &Sandbox,
+) -> Command {
+    let (sandbox, parent) = (*sandbox, Tid::of_process());
     let mut command = Command::new(exe);
     command
         .args(args)
@@ -87,23 +184,10 @@ pub fn spawn_sandboxed(
     if let Some(point) = std::env::var_os(talea_core::mutation::VARIABLE) {
         command.env(talea_core::mutation::VARIABLE, point);
     }
-    let raw = fd.as_raw_fd();
-    // SAFETY: the closure runs between fork and exec and only makes system calls; `fd` outlives
-    // spawn below.
-    unsafe { command.pre_exec(move || confine(raw, parent, &sandbox)) };
-    let child = command.spawn()?;
-    drop(fd);
-    let pid = Tid::new(child.id() as i32).expect("a child has a positive pid");
-    // Not collected yet, so the number is still its own.
-    match open_process(pid) {
-        Ok(pidfd) => Ok(Child { inner: child, pidfd, pid }),
-        Err(error) => {
-            let mut child = child;
-            drop(child.kill());
-            drop(child.wait());
-            Err(error)
-        }
-    }
+    // SAFETY: the closure runs between fork and exec and only makes system calls; `fd` is open
+    // until the caller has spawned.
+    unsafe { command.pre_exec(move || confine(fd, parent, &sandbox)) };
+    command
 }
 
 /// Confines the calling child before exec. The order matters: groups before user, user before
@@ -192,6 +276,19 @@ fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
 }
 
 impl Child {
+    fn new(mut inner: std::process::Child, parent: Option<Sender<()>>) -> io::Result<Child> {
+        let pid = Tid::new(inner.id() as i32).expect("a child has a positive pid");
+        // Not collected yet, so the number is still its own.
+        match open_process(pid) {
+            Ok(pidfd) => Ok(Child { inner, pidfd, pid, _parent: parent }),
+            Err(error) => {
+                drop(inner.kill());
+                drop(inner.wait());
+                Err(error)
+            }
+        }
+    }
+
     /// Returns the process number of the child.
     pub fn pid(&self) -> Tid {
         self.pid

@@ -241,6 +241,52 @@ fn attack_25_a_daemon_starts_while_the_killed_one_closes_a_file_that_hangs() {
     });
 }
 
+/// A child that had a copy of the file would close it before it executes its program, and so start
+/// later than the daemon's thread has closed its own.
+#[test]
+fn attack_25_a_host_starts_again_while_the_daemon_closes_a_file_that_hangs() {
+    needs_root!();
+    needs!("FUSE", std::path::Path::new("/dev/fuse").exists());
+    let bench = Bench::new("attack-hung-host");
+    let object = bench.plugin("examples/plugin-least-loaded/least_loaded.c");
+    let plugin = crate::foreign::foreign("placer", &object, "");
+    let daemon = Daemon::start(&bench, &format!("[daemon]\naccess = \"off\"\n{plugin}"));
+    let bob = Agent::user(BOB);
+    let asking = bob.connect(&daemon);
+    let request = Request::Create(crate::tasks::with("placer", crate::tasks::ranked(5)));
+    let is_granted = || match asking.ask(&request) {
+        Reply::Granted(granted) => {
+            asking.done(&Request::Release(granted.spec));
+            true
+        }
+        _ => false,
+    };
+    assert!(is_granted());
+    let mut number = 0;
+    Runs::at_least(1).repeat(|| {
+        number += 1;
+        let file = bench.write(&format!("hung-{number}"), "").display().to_string();
+        let mut command = std::process::Command::new("unshare");
+        command
+            .args(["--mount", "--propagation", "private", "--"])
+            .arg(super::test_clients(&bench));
+        let sender = Agent::start(command, 0);
+        let client = sender.connect(&daemon);
+        send_parcel_if(&client, &Request::Status, &format!("hung {file}"))?;
+        eventually("a thread closes the file", || closes_a_file(daemon.pid()));
+        let [host] = daemon.children()[..] else { panic!("one host") };
+        let host = rustix::process::Pid::from_raw(host).expect("a pid");
+        rustix::process::kill_process(host, rustix::process::Signal::KILL).expect("root may");
+        eventually("the host has ended", || !is_granted());
+        eventually("a host serves", is_granted);
+        // On a busy machine the start of a process may take as long as the close.
+        let is_closing = closes_a_file(daemon.pid());
+        drop(sender);
+        eventually("the file is closed", || !closes_a_file(daemon.pid()));
+        is_closing.then_some(())
+    });
+}
+
 #[test]
 fn retif_d2_a_socket_that_lingers_when_it_is_closed_delays_no_other_client() {
     needs_root!();
