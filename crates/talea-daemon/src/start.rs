@@ -146,8 +146,6 @@ pub struct Started {
 pub fn start(options: &Options) -> Result<Started, StartError> {
     let other =
         |what: &'static str| move |error: io::Error| StartError::Other(format!("{what}: {error}"));
-    // Descriptors of clients follow.
-    talea_os::spawn::reserve_descriptors().map_err(other("descriptors"))?;
     // Signals are blocked before the first thread can start.
     let signals =
         Signals::new(&[Signal::Term, Signal::Int, Signal::Hup]).map_err(other("signals"))?;
@@ -160,6 +158,11 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
     }
     loaded.setup.subordinate_users = subordinate_users(&log);
     let descriptors = rights::raise_descriptors();
+    let has_hosts =
+        loaded.setup.plugins.iter().any(|plugin| matches!(plugin.kind, PluginKind::Foreign(_)));
+    if has_hosts {
+        talea_os::spawn::reserve_descriptors().map_err(other("descriptors"))?;
+    }
     rights::raise_locked_memory();
     // Per connection: a socket and a pidfd of its process; per spec: a pidfd, a task clock and the
     // statistics of its thread. In addition: the daemon's own descriptors and those of threads in

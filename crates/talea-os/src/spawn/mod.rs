@@ -9,9 +9,9 @@
 //!
 //! A child closes its copies of this process's descriptors, and such a close may block: in a file
 //! system that does not answer, for a file that a client has sent. So a process that receives files
-//! reserves two low numbers before ([`reserve_descriptors`]). Then a thread forks the child, with a
-//! table of its own that has no number above these two: the kernel copies no other descriptor
-//! (`CLOSE_RANGE_UNSHARE`), so there is no copy to close.
+//! reserves the lowest numbers before ([`reserve_descriptors`]). Then a thread forks the child, with
+//! a table of its own that has only these numbers (`CLOSE_RANGE_UNSHARE`). The kernel copies a table
+//! in words of 64 descriptors, so it copies no other descriptor, and there is no copy to close.
 
 pub(crate) mod seccomp;
 
@@ -74,19 +74,23 @@ pub struct Child {
     _parent: Option<Sender<()>>,
 }
 
-/// Numbers for the descriptors of a child, while no child starts: copies of a descriptor that never
-/// blocks.
-static RESERVED: Mutex<Option<[OwnedFd; 2]>> = Mutex::new(None);
+/// Number of the lowest descriptors that a table of its own has.
+const RESERVED_NUMBERS: i32 = 64;
 
-/// Reserves the numbers for the descriptors of later children. Descriptors below them must not
-/// block when they are closed, so a process calls this before it receives any.
+/// Descriptors that never block: the first two numbers are those of a child's descriptors while it
+/// starts.
+static RESERVED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
+
+/// Reserves the unused numbers below 64 for later children. Descriptors below them must not block
+/// when they are closed, so a process calls this before it receives any.
 ///
 /// # Errors
 /// The kernel's error.
 pub fn reserve_descriptors() -> io::Result<()> {
-    let open = || File::open("/dev/null").map(OwnedFd::from);
-    let (first, second) = (open()?, open()?);
-    *RESERVED.lock().unwrap_or_else(PoisonError::into_inner) = Some([first, second]);
+    let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    while reserved.last().is_none_or(|last| last.as_raw_fd() < RESERVED_NUMBERS - 1) {
+        reserved.push(File::open("/dev/null")?.into());
+    }
     Ok(())
 }
 
@@ -118,23 +122,24 @@ pub fn spawn_apart(
     sandbox: &Sandbox,
 ) -> io::Result<Child> {
     let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(numbers) = reserved.as_mut().filter(|_| mutate!("os-spawn-apart", true, false)) else {
+    let is_reserved = |numbers: &[OwnedFd; 2]| numbers[1].as_raw_fd() < RESERVED_NUMBERS;
+    let numbers = reserved.first_chunk_mut().filter(|numbers| is_reserved(numbers));
+    let Some(numbers) = numbers.filter(|_| mutate!("os-spawn-apart", true, false)) else {
         return spawn_sandboxed(exe, [""; 0], fd, stderr.into(), sandbox);
     };
     dup3(&fd, &mut numbers[0], DupFlags::CLOEXEC)?;
     dup3(&stderr, &mut numbers[1], DupFlags::CLOEXEC)?;
     let (exe, sandbox) = (exe.to_owned(), *sandbox);
     let [fd_number, stderr_number] = [&numbers[0], &numbers[1]].map(AsRawFd::as_raw_fd);
-    let first_above = fd_number.max(stderr_number).unsigned_abs() + 1;
     let (send, started) = channel();
     let (parent, child_ended) = channel::<()>();
     let thread = std::thread::Builder::new().name("talea-spawn".to_owned()).spawn(move || {
-        // SAFETY: integers. The thread gets a table of its own, with copies of the descriptors below
-        // `first_above`; nothing else that runs in this thread uses a descriptor.
+        // SAFETY: integers. The thread gets a table of its own, with copies of the lowest descriptors;
+        // nothing else that runs in this thread uses a descriptor.
         let unshared = check_long(unsafe {
             libc::syscall(
                 libc::SYS_close_range,
-                first_above,
+                RESERVED_NUMBERS,
                 libc::c_uint::MAX,
                 libc::CLOSE_RANGE_UNSHARE,
             )
