@@ -27,7 +27,7 @@ fn main() {
                         // Any thread may lower its own policy.
                         let ordinary = Attr::plain(Policy::NORMAL);
                         sched::set(Tid::current(), &ordinary).expect("a lower policy");
-                        std::thread::sleep(Duration::from_secs(600));
+                        std::thread::sleep(Duration::from_mins(10));
                     })
                     .expect("a thread");
             }
@@ -35,7 +35,7 @@ fn main() {
         ["echo", _] => {}
         _ => panic!("ready MS | report PATH | threads COUNT | echo WORD"),
     }
-    std::thread::sleep(Duration::from_secs(600));
+    std::thread::sleep(Duration::from_mins(10));
 }
 
 fn report(path: &str) {

@@ -91,7 +91,7 @@ impl DaemonArgs {
         for packet in packets(&ask.to_text()) {
             seqpacket::send_waiting(&socket, &packet, None)?;
         }
-        let (mut assembly, mut packet) = (Assembly::default(), [0; MAX_PACKET]);
+        let (mut assembly, mut packet) = (Assembly::default(), vec![0; MAX_PACKET]);
         loop {
             let received = seqpacket::recv_waiting(&socket, &mut packet)?;
             if received.len == 0 {

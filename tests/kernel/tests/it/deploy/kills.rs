@@ -28,9 +28,9 @@ fn d17_a_later_daemon_adopts_the_programs_and_touches_nothing() {
     eventually("both have their attributes", || has_level(pids[0], 93) && has_level(pids[1], 90));
     for is_killed in [true, false] {
         if is_killed {
-            deployd.kill()
+            deployd.kill();
         } else {
-            deployd.terminate()
+            deployd.terminate();
         }
         assert!(pids.iter().all(|&pid| kernel::exists(pid)), "programs outlive the daemon");
         assert!(has_level(pids[0], 93) && has_level(pids[1], 90));
