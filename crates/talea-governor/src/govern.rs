@@ -58,10 +58,10 @@ fn leave_cpus(cpus: &[u32]) -> anyhow::Result<()> {
 }
 
 /// Governs the groups until SIGTERM or SIGINT.
-pub(crate) fn run(prepared: Prepared) -> anyhow::Result<()> {
+pub(crate) fn run(prepared: &Prepared) -> anyhow::Result<()> {
     let control = RunControl::default();
     let (over, ended) = std::io::pipe()?;
-    let Prepared { plan, .. } = &prepared;
+    let plan = &prepared.plan;
     let failure = std::thread::scope(|scope| {
         let run = scope.spawn(|| {
             let _ended = ended;
@@ -86,7 +86,7 @@ pub(crate) fn run(prepared: Prepared) -> anyhow::Result<()> {
             // Without a service manager there is no socket.
             let _ = sd_notify::notify(&[NotifyState::Ready]);
         }
-        let waited = wait(&prepared, &control, &over);
+        let waited = wait(prepared, &control, &over);
         control.cancel();
         let report = run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         waited.map(|()| report.err())

@@ -37,7 +37,7 @@ const REFUSED: u8 = 3;
 fn main() -> ExitCode {
     let (result, code) = match options::parse(std::env::args_os().skip(1)) {
         Ok(Command::Govern(options)) => match govern::prepare(options) {
-            Ok(prepared) => (govern::run(prepared), FAILED),
+            Ok(prepared) => (govern::run(&prepared), FAILED),
             Err(error) => (Err(error), REFUSED),
         },
         Ok(Command::Release(groups)) => {

@@ -4,6 +4,7 @@ use crate::plan::Plan;
 use serde::Serialize;
 use std::io;
 use std::path::Path;
+use talea_core::Work;
 use talea_exec::RunControl;
 
 /// Statistics of the root since the governor began. Times are in nanoseconds.
@@ -49,7 +50,7 @@ pub(crate) fn write(path: &Path, plan: &Plan, control: &RunControl) -> io::Resul
             late: task.jobs.late,
             max_response_ns: task.jobs.max_response.as_ns(),
             total_response_ns: task.jobs.total_response.as_ns(),
-            cpu_time_ns: group.used().ok().map(|used| used.as_ns()),
+            cpu_time_ns: group.used().ok().map(Work::as_ns),
             stopped_idle_ns: stopped.idle.as_ns(),
             stopped_busy_ns: stopped.busy.as_ns(),
             max_stopped_busy_ns: stopped.max_busy.as_ns(),

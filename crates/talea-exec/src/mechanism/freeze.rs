@@ -56,11 +56,13 @@
 //! | --- | --- | --- | --- |
 //! | *empty* | none | to *frozen*, a job is released | the same |
 //! | *idle* | freezes: to *empty* | to *frozen*, a job is released | to *awake*, a job is released |
-//! | *running* | none: found idle soon | thaws: the order is the program's | none |
+//! | *running* | none: found idle soon | none: found idle soon, and reported again | none |
 //! | *frozen* | none: found idle at its dispatch | none | none |
 //!
 //! A program that is found idle becomes *empty* if it has no members. One that the starter has
-//! frozen meanwhile is reported again. A run takes over a filled group in any state: it freezes the
+//! frozen meanwhile is reported again. The kernel may report an exit and the next entry as one
+//! change, so a program counts as entered if a step has found the group without members before. A
+//! run takes over a filled group in any state: it freezes the
 //! group, gives all threads the lowest level, and begins in *empty* with a report.
 //!
 //! Invariants:
@@ -74,7 +76,9 @@
 //! - F4. The kernel never throttles the real-time control group of a *running* program, because the
 //!   idle detector would get the CPU. The limit of the group exceeds what the servers above can
 //!   order ([`talea_os::cgroup::rt_group::limit_of_server`]).
-//! - F5. An *empty* group is frozen: the next process that enters does not run before its order.
+//! - F5. An *empty* group is frozen: the next process that enters does not run before its order. It
+//!   is reported, because the stepping thread reads the members again after it has frozen the
+//!   group: an entry before that is found, and the kernel reports a later one.
 //!
 //! Absent on purpose: programs on roots with several CPUs, because the threads of a cgroup would
 //! have to be moved one by one. Also absent: restoring a policy or an affinity that a program
@@ -192,11 +196,12 @@ impl<C: Freezable> ProgramState<C> {
         Ok(())
     }
 
-    /// Freezes a group without members.
-    fn empty(&mut self) -> io::Result<()> {
+    /// Freezes a group without members. Returns whether a process has entered meanwhile.
+    fn empty(&mut self) -> io::Result<bool> {
         self.state = State::Empty;
         self.stopped_at = None;
-        mutate!("exec-freeze-empty", self.program.freeze(), Ok(()))
+        mutate!("exec-freeze-empty", self.program.freeze()?);
+        Ok(self.program.members()? != Members::None)
     }
 
     /// Freezes a program that another process has started.
@@ -210,8 +215,7 @@ impl<C: Freezable> ProgramState<C> {
 
     /// Applies a report about the program. Returns whether a job is released.
     fn note_report(&mut self) -> io::Result<bool> {
-        // A report about a program that is not idle any more says nothing new, unless the program
-        // may have been replaced.
+        // A report about a program that is not idle any more says nothing new.
         match (self.state, self.program.members()?) {
             (State::Idle, Members::OfRun | Members::Some { is_freezing: false }) => {
                 self.state = State::Awake;
@@ -222,10 +226,12 @@ impl<C: Freezable> ProgramState<C> {
                 self.enter()?;
                 Ok(true)
             }
-            (State::Idle, Members::None) => self.empty().map(|()| false),
-            (State::Running, Members::Some { is_freezing: true }) => {
-                mutate!("exec-freeze-replaced", self.thaw(ProgramLevel::Running)?);
-                Ok(false)
+            (State::Idle, Members::None) => {
+                let is_entered = self.empty()?;
+                if is_entered {
+                    self.enter()?;
+                }
+                Ok(is_entered)
             }
             _ => Ok(false),
         }
@@ -363,7 +369,12 @@ impl<C: Freezable> Freeze<C> {
         let program = self.program(task);
         program.idle_since = now;
         let is_replaced = match program.program.members()? {
-            Members::None => return program.empty(),
+            Members::None => {
+                if program.empty()? {
+                    self.shared.slots[task.0 as usize].has_woken.store(true, Ordering::Release);
+                }
+                return Ok(());
+            }
             Members::Some { is_freezing } => is_freezing && program.state != State::Frozen,
             Members::OfRun => false,
         };
@@ -377,7 +388,7 @@ impl<C: Freezable> Freeze<C> {
         }
         program.state = State::Idle;
         mutate!("exec-freeze-arm", program.program.arm_wakeup()?);
-        if is_replaced {
+        if mutate!("exec-freeze-replaced", is_replaced, false) {
             self.shared.slots[task.0 as usize].has_woken.store(true, Ordering::Release);
         }
         Ok(())

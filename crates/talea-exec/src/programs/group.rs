@@ -201,6 +201,7 @@ impl Freezable for ProgramHandle {
         match self.origin {
             Origin::Run => Ok(Members::OfRun),
             Origin::Filled if !self.unless_removed(self.cgroup.is_populated())? => {
+                self.listener.note_empty();
                 Ok(Members::None)
             }
             Origin::Filled => {

@@ -37,6 +37,9 @@ pub(super) struct WakeupListener {
     poll_requests: EventCount,
     /// CPU clock of the program at the last poll request.
     armed_cpu_time_ns: AtomicU64,
+    /// Whether the group had members when the listener or a step last read that. The listener
+    /// reports the next difference.
+    had_members: AtomicBool,
     /// CLOCK_MONOTONIC at the last report. Until the step for that report the program has no CPU,
     /// because the listener and the dispatcher have higher priorities.
     reported_at_ns: AtomicU64,
@@ -50,6 +53,7 @@ impl WakeupListener {
             has_lost_events: AtomicBool::new(false),
             poll_requests: EventCount::new(),
             armed_cpu_time_ns: AtomicU64::new(0),
+            had_members: AtomicBool::new(false),
             reported_at_ns: AtomicU64::new(0),
         }
     }
@@ -71,6 +75,12 @@ impl WakeupListener {
     /// Whether the listener polls the program's clock.
     pub(super) fn is_polled(&self) -> bool {
         self.events.is_none() || self.has_lost_events.load(Ordering::SeqCst)
+    }
+
+    /// Notes that a step has found the group without members, so that the listener reports the next
+    /// entry. The kernel may report an exit and the next entry as one change.
+    pub(super) fn note_empty(&self) {
+        self.had_members.store(false, Ordering::Release);
     }
 
     /// Returns the time since the last report.
@@ -107,11 +117,10 @@ impl WakeupListener {
         task: TaskId,
         stop: &PipeReader,
     ) {
-        let (mut key, mut had_members) = (0, false);
+        let mut key = 0;
         // A removed group has no members, and would be ready at every wait.
         while let Ok(has_members) = changes.is_populated() {
-            if had_members != has_members {
-                had_members = has_members;
+            if self.had_members.swap(has_members, Ordering::AcqRel) != has_members {
                 self.report(shared, task);
             }
             let watch = self.events.as_ref().filter(|_| !self.is_polled());

@@ -1,6 +1,7 @@
 //! Groups, programs, governors, and measurements by the kernel's switch records.
 
 use crate::exec::programs::{groups_of, hogs};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -109,11 +110,10 @@ fn cpu() -> u32 {
 }
 
 /// User of the program of a task.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct User(u32);
+struct User(u32);
 
 impl User {
-    pub(super) fn of(task: usize) -> User {
+    fn of(task: usize) -> User {
         User(61_200 + task as u32)
     }
 
@@ -161,9 +161,14 @@ impl Groups {
 
     /// Waits until each program has used CPU time.
     pub(super) fn run(&self) {
+        self.run_of(&[0, 1, 2]);
+    }
+
+    /// Waits until the programs of these tasks have used CPU time.
+    pub(super) fn run_of(&self, tasks: &[usize]) {
         let used = |task: usize| self.groups[task].used().expect("a group of ours");
         let before: Vec<Work> = (0..3).map(used).collect();
-        eventually("the programs run", || (0..3).all(|task| used(task) > before[task]));
+        eventually("the programs run", || tasks.iter().all(|&task| used(task) > before[task]));
     }
 }
 
@@ -185,6 +190,14 @@ pub(super) fn levels(groups: &Groups, task: usize) -> Vec<Policy> {
     threads.into_iter().filter_map(|tid| sched::get(tid).ok()).map(|attr| attr.policy).collect()
 }
 
+/// Returns the user of the first process of each program.
+pub(super) fn owners(groups: &Groups) -> [u32; 3] {
+    [0, 1, 2].map(|task| {
+        let pid = groups.pids(task)[0];
+        std::fs::metadata(format!("/proc/{pid}")).expect("it runs").uid()
+    })
+}
+
 /// Groups with programs, and the governors that follow each other.
 pub(super) struct Scene<'b> {
     bench: &'b Bench,
@@ -203,13 +216,15 @@ impl<'b> Scene<'b> {
     /// Starts a program in each group but the last one.
     pub(super) fn start_all(&mut self) {
         for task in 0..3 {
-            self.start(task);
+            self.start(task, &[]);
         }
     }
 
-    fn start(&mut self, task: usize) {
+    pub(super) fn start(&mut self, task: usize, words: &[&str]) {
         let group = Arc::clone(&self.groups.groups[task]);
-        let program = Program::find(&[&self.program]).expect("just built");
+        let mut arguments = vec![self.program.clone().into_os_string()];
+        arguments.extend(words.iter().map(std::ffi::OsString::from));
+        let program = Program::find(&arguments).expect("just built");
         let program = program.run_as(Some(User::of(task).account()));
         group.freeze().expect("root may");
         let starter = std::thread::spawn({
@@ -230,7 +245,7 @@ impl<'b> Scene<'b> {
         std::fs::write(group.path().join("cgroup.kill"), "1").expect("root may");
         eventually("the group is empty", || !group.is_populated().expect("ours"));
         self.starters[task].take().expect("started").join().expect("its program has ended");
-        self.start(task);
+        self.start(task, &[]);
     }
 
     /// Returns the options that name the groups.
@@ -322,7 +337,7 @@ impl Drop for Governor {
 }
 
 /// Returns the first number of a key in a JSON text.
-fn number(text: &str, key: &str) -> u64 {
+pub(super) fn number(text: &str, key: &str) -> u64 {
     let (_, rest) = text.split_once(&format!("\"{key}\": ")).expect("the key");
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     rest[..digits].parse().expect("a number")
@@ -342,7 +357,7 @@ pub(super) struct Measured {
     pub(super) late_slots: u64,
 }
 
-pub(super) fn permille(part: u64, of: u64) -> u64 {
+fn permille(part: u64, of: u64) -> u64 {
     part * 1_000 / of.max(1)
 }
 
