@@ -10,8 +10,8 @@
 //! | idle detector | one per CPU with programs | `group` | runs when the program does not want its CPU |
 //! | policy monitor | one | `policy_monitor` | checks policies and affinities |
 //!
-//! Groups that another process fills ([`Load::group`](crate::Load)) have no launcher, and keep their
-//! members at the end of the run, frozen.
+//! Groups that another process fills ([`Load::group`](crate::Load)) have no launcher, and keep
+//! their members at the end of the run, frozen.
 //!
 //! In an orderly end the last dispatcher kills the programs of the run, which no program
 //! keeps from the CPU.
@@ -144,8 +144,8 @@ impl ProgramControl {
         drop(self.monitor_stop.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// Starts the programs of `sources`, all of them frozen, and governs them. `sources[r][n]` is the
-    /// program of task `n` of root `r`.
+    /// Starts the programs of `sources`, all of them frozen, and governs them. `sources[r][n]` is
+    /// the program of task `n` of root `r`.
     pub(crate) fn start_all<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,

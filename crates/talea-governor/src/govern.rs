@@ -46,8 +46,8 @@ pub(crate) fn prepare(options: Options) -> anyhow::Result<Prepared> {
     Ok(Prepared { plan, stats: options.stats, signals, changes, _handover: handover })
 }
 
-/// Leaves the CPUs of the root to its programs, where there are other ones. An ordinary thread would
-/// wait for them.
+/// Moves the calling thread off the CPUs of the root, where there are other ones. An ordinary
+/// thread would wait for the programs.
 fn leave_cpus(cpus: &[u32]) -> anyhow::Result<()> {
     let me = Tid::current();
     let others = sched::get_affinity(me)?.difference(&cpus.iter().copied().collect::<CpuSet>());

@@ -35,7 +35,7 @@ pub(crate) enum Command {
     Print(String),
 }
 
-/// What to govern.
+/// Options of a governor.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     /// System file; `-` stands for standard input.

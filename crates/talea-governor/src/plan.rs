@@ -1,4 +1,4 @@
-//! What a governor can govern: one root of a system file, with a group for each task.
+//! Root of a system file that a governor can govern, with a group for each task.
 
 use crate::options::Options;
 use anyhow::{Context, bail};

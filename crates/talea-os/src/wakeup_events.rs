@@ -7,9 +7,9 @@
 //! waiting thread on the program's CPU interrupts the program, which is a switch, which would wake
 //! the thread again, forever.
 //!
-//! A watch on a cgroup ([`WakeupWatch::open_group`]) is an event of the cgroup instead, so it covers
-//! every thread that is ever in it. That needs CONFIG_CGROUP_PERF, and no hierarchy of version 1
-//! that has the controller `perf_event`.
+//! A watch on a cgroup ([`WakeupWatch::open_group`]) is an event of the cgroup instead, so it
+//! covers every thread that is ever in it. That needs CONFIG_CGROUP_PERF, and no hierarchy of
+//! version 1 that has the controller `perf_event`.
 //!
 //! The ring is mapped read-only, so the kernel overwrites unread records and the ring is never
 //! full.

@@ -158,7 +158,8 @@ impl ProgramHandle {
         self.policy_changed.get().map(String::as_str)
     }
 
-    /// Sets the level of all threads. If `notes_changes`, stores a policy that the run did not give.
+    /// Sets the level of all threads. If `notes_changes`, stores a policy that the run did not
+    /// give.
     fn set_levels(&mut self, level: ProgramLevel, notes_changes: bool) -> io::Result<()> {
         let policy = self.policies.of(level);
         // A thread that is created meanwhile has the level of its creator, and a second walk

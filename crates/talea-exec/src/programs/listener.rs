@@ -24,7 +24,7 @@ const POLLS_PER_EMPTY_CHECK: u32 = 128;
 /// Period at which the listener reads the clock of a program whose wake-ups the kernel does not
 /// report.
 const POLL_PERIOD: Span = Span::from_ns(1_000_000);
-/// The same period for `poll(2)`.
+/// `POLL_PERIOD` for `poll(2)`.
 const POLL_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// Detection of the wake-ups of a program.

@@ -208,7 +208,7 @@ fn l20_a_governor_refuses_what_it_cannot_govern_with_the_reason() {
     for (arguments, parts) in [
         (whole.clone(), vec!["is governed by another process", holder.as_str()]),
         (whole[..2].to_vec(), vec!["needs one --group"]),
-        (vec!["--group", "nobody=/x"], vec!["nobody", "no such task"]),
+        (vec!["--group", "other=/x"], vec!["other", "no such task"]),
         (vec!["--group", "boxed=/proc"], vec!["/proc", "not a directory of a cgroup v2"]),
     ] {
         let output = scene.refused(SYSTEM, &arguments);

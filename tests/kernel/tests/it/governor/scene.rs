@@ -22,8 +22,8 @@ use talea_os::{Policy, Tid, clock, sched};
 
 use talea_os::users::User as OsUser;
 
-/// Two partitions with a program each, and a pause, so that ordinary threads get their share without
-/// the fair server. A server beside them has its budget in the pause.
+/// Two partitions with a program each, and a pause, so that ordinary threads get their share
+/// without the fair server. A server beside them has its budget in the pause.
 pub(super) const SYSTEM: &str = r#"
 [[scheduler]]
 name = "cpu"
@@ -343,7 +343,7 @@ pub(super) fn number(text: &str, key: &str) -> u64 {
     rest[..digits].parse().expect("a number")
 }
 
-/// What the kernel's switch records and clocks say about the programs.
+/// Execution of the programs, by the kernel's switch records and clocks.
 #[derive(Debug)]
 pub(super) struct Measured {
     /// Part of its time that each program ran outside of its slots.
