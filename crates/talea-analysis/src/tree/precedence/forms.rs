@@ -54,6 +54,15 @@ impl Demand {
         work.min(self.most_work)
     }
 
+    /// Returns the length by which a window of length `window` can grow while its work, at most
+    /// `most`, grows as much. `most` grows with the window.
+    fn growth(&self, window: u64, most: u64) -> u64 {
+        let work = self.work(window);
+        let rest = self.cost.saturating_sub(self.reach(window) % self.period);
+        let own = rest.min(self.most_work - work);
+        work.saturating_sub(most).saturating_add(own)
+    }
+
     /// Work of the jobs that start in a window of length `window` after the start of the item.
     fn later_work(&self, window: u64) -> u64 {
         let jobs = window.saturating_add(self.late).div_ceil(self.period).min(self.most_jobs);
@@ -270,17 +279,15 @@ impl Forms<'_> {
             .into_iter()
             .partition(|of| mutate!("tree-precedence-contender", of.is_contender, false));
         let mut window = fixed;
-        let mut works = Vec::with_capacity(others.len());
+        let mut growths = Vec::with_capacity(others.len());
         while window <= limit {
             *steps = steps.checked_sub(1 + (contenders.len() + others.len()) as u64)?;
             let most = window - ahead + 1;
-            works.clear();
-            works.extend(others.iter().map(|of| of.work(window + reach)));
-            let sum = works.iter().map(|&work| work.min(most)).fold(extra, u64::saturating_add);
+            let work = |of: &Demand| of.work(window + reach).min(most);
+            let sum = others.iter().map(work).fold(extra, u64::saturating_add);
             // A contender executes while the item waits for its accelerator.
-            let serial = contenders.iter().map(|of| {
-                of.work(window + reach).min(most).saturating_add(of.blocking(window + reach))
-            });
+            let serial =
+                contenders.iter().map(|of| work(of).saturating_add(of.blocking(window + reach)));
             let next = serial.fold(fixed, u64::saturating_add).saturating_add(sum / parallel);
             if next <= window {
                 let after = match part {
@@ -294,11 +301,15 @@ impl Forms<'_> {
                     after.map(|after| release.saturating_add(window).saturating_add(after)),
                 );
             }
-            // With `parallel` demands at their limit, each window is too short by one. So the
-            // window exceeds one of these demands.
-            let place = works.len().checked_sub(parallel as usize);
-            let jump = place.map_or(0, |place| *works.select_nth_unstable(place).1);
-            window = next.max(ahead.saturating_add(jump));
+            // While `parallel` demands or one contender grow with the window, each window is too
+            // short.
+            let growth = |of: &Demand| of.growth(window + reach, most);
+            growths.clear();
+            growths.extend(others.iter().map(growth));
+            let place = growths.len().checked_sub(parallel as usize);
+            let jump = place.map_or(0, |place| *growths.select_nth_unstable(place).1);
+            let jump = contenders.iter().map(growth).fold(jump, u64::max);
+            window = next.max(window.saturating_add(jump));
         }
         Some(None)
     }

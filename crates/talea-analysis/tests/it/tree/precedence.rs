@@ -414,3 +414,21 @@ fn a_successor_on_another_cpu_has_the_response_of_its_predecessor_as_jitter() {
     let bounds: Vec<_> = answers.iter().map(|of| of.bound.clone().map(Span::as_ns)).collect();
     assert_eq!(bounds, [Ok(10), Ok(14), Ok(18)]);
 }
+
+#[test]
+fn bounds_of_long_times_are_found_and_are_those_of_short_ones() {
+    let bounds = |unit: u64| {
+        let mut tree = Tree::new(2, SchedulerSpec::new("root", PolicySpec::Edf));
+        tree.migration = Migration::JobBoundaries;
+        let sources = [(10, 2), (20, 3), (50, 5)].map(|(period, cost)| {
+            let period = Span::from_ns(period * unit);
+            let _ = tree.task(Tree::ROOT, TaskSpec::new("task", period));
+            let arrivals = Arrivals::Periodic { offset: Span::ZERO, period, jitter: Span::ZERO };
+            Source { arrivals, cost: Cost::Constant(Work::from_ns(cost * unit)) }
+        });
+        let found = RootModel::new(&tree, &sources).bounds();
+        found.into_iter().map(|of| of.bound.expect("a bound").as_ns()).collect::<Vec<_>>()
+    };
+    let (short, long) = (bounds(1), bounds(1_000_000));
+    assert_eq!(long, short.into_iter().map(|of| of * 1_000_000).collect::<Vec<_>>());
+}
