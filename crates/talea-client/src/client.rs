@@ -11,11 +11,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use talea_proto::message::{CpuInfo, PluginInfo, SessionInfo, SpecInfo, Status};
+use talea_core::Span;
+use talea_os::{Tid, clock, sched};
+use talea_proto::message::{Caveat, CpuInfo, PluginInfo, SessionInfo, SpecInfo, Status};
 use talea_proto::{
     Code, Field, Granted, PluginAnswer, Refusal, Reply, Request, SOCKET_ENV, SOCKET_PATH, SpecId,
     Task, ThreadRef,
 };
+
+/// Maximum time that an attach waits until the kernel admits the calling thread. The daemon repeats
+/// the call after 1 ms, 2 ms, 4 ms and so on.
+const ADMISSION_WAIT: Duration = Duration::from_millis(100);
 
 /// Connection to the daemon. Clones of a client share the connection.
 #[derive(Clone, Debug)]
@@ -144,11 +150,21 @@ impl Client {
     /// An attach of a thread of this process costs one exchange. An attach of another thread costs
     /// two exchanges and a pidfd, and so does any attach if the daemon lives in another PID
     /// namespace (`docs/decisions/0015`).
+    ///
+    /// The kernel may admit the calling thread only after it has moved to another root domain
+    /// (`docs/decisions/0005`). The call then waits until the thread is real-time, for at most
+    /// 100 ms.
     pub fn attach(&self, spec: SpecId, tid: u32) -> Outcome<()> {
-        let tid = if tid == 0 { rustix::thread::gettid().as_raw_pid() as u32 } else { tid };
-        match self.done(&Request::Attach { spec, thread: ThreadRef::OwnTid(tid) }, None)? {
-            Err(refusal) if refusal.code == Code::TidNotAccepted => {}
-            result => return Ok(result),
+        let own = rustix::thread::gettid().as_raw_pid() as u32;
+        let tid = if tid == 0 { own } else { tid };
+        match self.session.ask(&Request::Attach { spec, thread: ThreadRef::OwnTid(tid) }, None)? {
+            Reply::Refused(refusal) if refusal.code == Code::TidNotAccepted => {}
+            Reply::DoneWithCaveat(Caveat::PendingWakeup) if tid == own => {
+                await_admission();
+                return Ok(Ok(()));
+            }
+            Reply::Done | Reply::DoneWithCaveat(_) => return Ok(Ok(())),
+            other => return refused(other),
         }
         match thread_pidfd(tid) {
             Ok(pidfd) => self.attach_pidfd(spec, pidfd.as_fd()),
@@ -307,6 +323,16 @@ pub(crate) fn refused<T>(reply: Reply) -> Outcome<T> {
     match reply {
         Reply::Refused(refusal) => Ok(Err(*refusal)),
         other => Err(unexpected(&other)),
+    }
+}
+
+/// Waits until the calling thread is real-time, for at most [`ADMISSION_WAIT`]. The thread sleeps
+/// in its new root domain meanwhile, where the kernel admits it.
+fn await_admission() {
+    let end = clock::now() + Span::from_ns(ADMISSION_WAIT.as_nanos() as u64);
+    let is_admitted = || sched::get(Tid::current()).is_ok_and(|attr| attr.policy.is_realtime());
+    while !is_admitted() && clock::now() < end {
+        clock::sleep_until(clock::now() + Span::from_ns(500_000));
     }
 }
 
