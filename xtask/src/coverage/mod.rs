@@ -7,7 +7,7 @@
 mod rows;
 
 use crate::shell;
-use crate::test::conclusive;
+use crate::test::conclusive::{self, Count};
 use anyhow::{Result, ensure};
 use lexopt::Parser;
 use rows::{Need, Row};
@@ -36,6 +36,9 @@ const PURE: [&str; 14] = [
     "xtask",
 ];
 
+/// Names of fakes. The tests of a file with one of them prove nothing about the real counterpart.
+const FAKES: [&str; 4] = ["Fake", "fake::", "Mock", "mock::"];
+
 /// Runs the coverage command.
 pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     if let Some(other) = args.next()? {
@@ -57,6 +60,11 @@ pub(crate) fn text() -> Result<String> {
 struct RowTests {
     sim: Vec<String>,
     vm: Vec<String>,
+    /// Tests with a fake of the daemon, the kernel or the threads. They fill no cell.
+    faked: Vec<String>,
+    /// Sum of the runs of the live tests in the last run of the test command; `None` if there was
+    /// no such run.
+    runs: Option<Count>,
 }
 
 /// Map from the id of a row to its tests.
@@ -70,22 +78,33 @@ fn scan() -> Result<Index> {
     for path in files.iter().filter(|path| !path.starts_with("xtask/src/coverage")) {
         let text = std::fs::read_to_string(shell::root().join(path))?;
         let pure = PURE.iter().any(|dir| path.starts_with(dir));
+        let fakes = FAKES.iter().any(|word| text.contains(word));
         let package = package_of(path);
         for (name, soaks) in tests_in(&text) {
             let more = if soaks { " (more under soak)" } else { "" };
             for row in rows_of(name) {
                 let found = index.entry(row).or_default();
-                let list = if pure { &mut found.sim } else { &mut found.vm };
-                let runs = counts.get(name).map(|count| {
+                let list = match (pure, fakes) {
+                    (true, _) => &mut found.sim,
+                    (false, true) => &mut found.faked,
+                    (false, false) => &mut found.vm,
+                };
+                let count = counts.get(name).copied();
+                let runs = count.filter(|count| count.tries > 1).map(|count| {
                     format!(" ({} of {} runs conclusive)", count.conclusive, count.tries)
                 });
                 list.push(format!("{package}: `{name}`{more}{}", runs.unwrap_or_default()));
+                if !pure && !fakes && !counts.is_empty() {
+                    let sum = found.runs.get_or_insert_default();
+                    *sum += count.unwrap_or_default();
+                }
             }
         }
     }
     for found in index.values_mut() {
         found.sim.sort();
         found.vm.sort();
+        found.faked.sort();
     }
     Ok(index)
 }
@@ -185,10 +204,11 @@ fn page(index: &Index) -> Result<(String, Vec<String>)> {
          pure code decides.\n\
          Live tests of the papers on scheduling are listed, and not counted.\n\
          *More under soak*: `cargo xtask test` runs some cases of the test, `cargo xtask soak` all.\n\
-         *N of M runs conclusive*: the test repeats runs that CPU stalls make inconclusive, and fails \
-         below its minimum of conclusive runs; the last `cargo xtask test` made M runs, of which N \
-         were conclusive.\n\
-         No other test accepts an inconclusive run: each pass is a conclusive run.\n",
+         *N of M runs conclusive*: the last `cargo xtask test` made M runs of a live test, or of all \
+         live tests of a row, of which N were conclusive. A test repeats runs that CPU stalls make \
+         inconclusive, and fails below its minimum of conclusive runs.\n\
+         No other test accepts an inconclusive run: each pass is a conclusive run.\n\
+         *Fake*: tests with a fake of the daemon, the kernel or the threads. They fill no cell.\n",
     );
     for (title, rows) in rows::tables(&requirements)? {
         let _ =
@@ -197,8 +217,18 @@ fn page(index: &Index) -> Result<(String, Vec<String>)> {
             let none = RowTests::default();
             let found = index.get(&row.tests).unwrap_or(&none);
             let Row { id, claim, sim, vm, .. } = row;
-            let cells = (cell(&found.sim, sim), cell(&found.vm, vm));
-            let _ = writeln!(text, "| {id} | {claim} | {} | {} |", cells.0, cells.1);
+            let mut live = found.runs.map_or_else(String::new, |runs| {
+                format!("**{} of {} runs conclusive**<br>", runs.conclusive, runs.tries)
+            });
+            live += &cell(&found.vm, vm);
+            if !found.faked.is_empty() {
+                let _ = write!(live, "<br>Fake: {}", found.faked.join("<br>"));
+            }
+            let _ = writeln!(text, "| {id} | {claim} | {} | {live} |", cell(&found.sim, sim));
+            // A row that has live tests must not rest on skipped or inconclusive ones.
+            if found.runs.is_some_and(|runs| runs.conclusive == 0) {
+                missing.push(format!("{id} VM, without a conclusive run"));
+            }
             for (need, tests, column) in [(sim, &found.sim, "Sim"), (vm, &found.vm, "VM")] {
                 if need == Need::Asked && tests.is_empty() {
                     missing.push(format!("{id} {column}"));
@@ -244,6 +274,22 @@ mod tests {
         let text = "#[test]\nfn r1_a() {\n    soak::many(1, 2);\n}\n#[test]\nfn r2_b() {\n}\nfn c() {\n    soak::many(1, 2);\n}\n\
             families! {\n    s1_s2_d: About { ..PLAIN };\n}\n    s3_e: 5\n";
         assert_eq!(tests_in(text), [("r1_a", true), ("r2_b", false), ("s1_s2_d", true)]);
+    }
+
+    #[test]
+    fn a_row_with_fakes_or_without_a_conclusive_run_misses_its_cell() {
+        let runs = |conclusive| Some(Count { conclusive, tries: 2, minimum: 1 });
+        let tests = || vec!["a".to_owned()];
+        let index = Index::from([
+            ("r13".to_owned(), RowTests { faked: tests(), ..RowTests::default() }),
+            ("r14".to_owned(), RowTests { vm: tests(), runs: runs(0), ..RowTests::default() }),
+            ("r15".to_owned(), RowTests { vm: tests(), runs: runs(1), ..RowTests::default() }),
+        ]);
+        let (text, missing) = page(&index).expect("the requirements");
+        assert!(missing.contains(&"R13 VM".to_owned()) && text.contains("<br>Fake: a |"));
+        assert!(missing.contains(&"R14 VM, without a conclusive run".to_owned()));
+        assert!(!missing.iter().any(|cell| cell.starts_with("R15 VM")));
+        assert!(text.contains("**1 of 2 runs conclusive**<br>a |"));
     }
 
     #[test]

@@ -20,6 +20,14 @@ pub(crate) struct Count {
     pub(crate) minimum: u64,
 }
 
+impl std::ops::AddAssign for Count {
+    fn add_assign(&mut self, more: Count) {
+        self.conclusive += more.conclusive;
+        self.tries += more.tries;
+        self.minimum += more.minimum;
+    }
+}
+
 /// Map from the name of a test, without its module, to its count.
 pub(crate) type Counts = BTreeMap<String, Count>;
 
@@ -40,10 +48,15 @@ impl Count {
 /// Adds the count of a test; `test` may begin with its module.
 pub(super) fn add(counts: &mut Counts, test: &str, more: Count) {
     let name = test.rsplit("::").next().unwrap_or(test);
-    let count = counts.entry(name.to_owned()).or_default();
-    count.conclusive += more.conclusive;
-    count.tries += more.tries;
-    count.minimum += more.minimum;
+    *counts.entry(name.to_owned()).or_default() += more;
+}
+
+/// Adds a pass of a test of a row that has no count in `counted`.
+pub(super) fn add_pass(passes: &mut Counts, counted: &Counts, test: &str) {
+    let name = test.rsplit("::").next().unwrap_or(test);
+    if !counted.contains_key(name) && !rows_of(name).is_empty() {
+        add(passes, name, Count { conclusive: 1, tries: 1, minimum: 1 });
+    }
 }
 
 /// Returns the counts by row in one line, e.g. `S6 5 of 7, Y2 12 of 12`. Tests of no row are one

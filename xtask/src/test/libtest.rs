@@ -20,6 +20,7 @@
 use super::conclusive::{self, Count, Counts};
 use super::excerpt;
 use anyhow::{Result, anyhow, ensure};
+use std::collections::BTreeSet;
 use std::process::ExitStatus;
 
 /// Exit code by which libtest reports that a test has failed.
@@ -43,6 +44,8 @@ pub(crate) struct Results {
     pub(super) failures: Vec<Failure>,
     /// Conclusive runs of the tests that count them.
     pub(super) conclusive: Counts,
+    /// Passed tests of rows that count no runs.
+    pub(super) passes: Counts,
     /// Summaries by libtest, for programs with at least one test.
     pub(super) summaries: Vec<String>,
     has_result: bool,
@@ -74,20 +77,22 @@ pub(super) fn parse(output: &[String]) -> Results {
     let mut results = Results::default();
     let mut part = Part::Progress;
     let mut test = None;
+    let (mut passed, mut skipped) = (Vec::new(), BTreeSet::new());
     for line in output {
         test = header(line).or(test);
         if let (Some(test), Some(count)) = (test, Count::read(line)) {
             conclusive::add(&mut results.conclusive, test, count);
         }
-        if let Some(name) =
-            line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"))
-        {
+        let progress = line.strip_prefix("test ");
+        passed.extend(progress.and_then(|rest| rest.strip_suffix(" ... ok")));
+        if let Some(name) = progress.and_then(|rest| rest.strip_suffix(" ... FAILED")) {
             results.failure(name);
         } else if let Some(summary) = line.strip_prefix("test result: ") {
             results.add(summary);
             part = Part::Progress;
         } else if let Some(reason) = line.strip_prefix("skipped: ") {
             results.skips.push(reason.to_owned());
+            skipped.extend(test);
         } else if line == "successes:" {
             part = Part::Progress;
         } else if line == "failures:" {
@@ -95,6 +100,9 @@ pub(super) fn parse(output: &[String]) -> Results {
         } else if part != Part::Progress {
             part = results.failure_line(line, part);
         }
+    }
+    for test in passed.into_iter().filter(|test| !skipped.contains(test)) {
+        conclusive::add_pass(&mut results.passes, &results.conclusive, test);
     }
     results
 }
@@ -224,6 +232,25 @@ test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 4 filtered out;
         assert!(has(0, "assertion failed: one") && has(1, "assertion failed: two"));
         assert!(!has(1, "assertion failed: one"));
         assert!(results.summaries[0].starts_with("FAILED. 12 passed;"), "{results:?}");
+    }
+
+    #[test]
+    fn a_pass_of_a_row_is_a_conclusive_run_unless_the_test_was_skipped_or_counts_its_runs() {
+        let output = "\
+test it::r1_one ... ok
+test r2_two ... ok
+test r3_three ... ok
+test other ... ok
+---- r2_two stdout ----
+skipped: needs root
+---- r3_three stdout ----
+conclusive: 1 of 2, at least 1
+test result: ok. 4 passed; 0 failed; 0 ignored;
+";
+        let results = results("p", Ok(Some(exit(0))), &lines(output));
+        let pass = Count { conclusive: 1, tries: 1, minimum: 1 };
+        assert_eq!(results.passes, Counts::from([("r1_one".to_owned(), pass)]));
+        assert_eq!(results.conclusive.len(), 1);
     }
 
     #[test]

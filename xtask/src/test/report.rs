@@ -27,6 +27,8 @@ pub(crate) struct Report {
     /// libtest's summaries, each with the title of the program.
     summaries: Vec<String>,
     conclusive: Counts,
+    /// Passed tests of rows that count no runs.
+    passes: Counts,
     start: Reading,
 }
 
@@ -41,6 +43,7 @@ impl Report {
             skips: Vec::new(),
             summaries: Vec::new(),
             conclusive: Counts::new(),
+            passes: Counts::new(),
             start: Reading::now(),
         }
     }
@@ -61,6 +64,9 @@ impl Report {
         results.skips.iter().for_each(|reason| self.skip(reason));
         for (test, &count) in &results.conclusive {
             conclusive::add(&mut self.conclusive, test, count);
+        }
+        for (test, &count) in &results.passes {
+            conclusive::add(&mut self.passes, test, count);
         }
         let summaries = results.summaries.iter();
         self.summaries.extend(summaries.map(|summary| format!("{title}: {summary}")));
@@ -144,7 +150,11 @@ impl Report {
 
     /// Keeps the counts of conclusive runs for `cargo xtask coverage`.
     pub(super) fn keep_conclusive(&self) -> anyhow::Result<()> {
-        conclusive::write(&self.conclusive)
+        let mut counts = self.conclusive.clone();
+        for (test, &count) in &self.passes {
+            conclusive::add(&mut counts, test, count);
+        }
+        conclusive::write(&counts)
     }
 
     /// Whether nothing has failed.

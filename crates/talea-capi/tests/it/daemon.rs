@@ -30,18 +30,18 @@ const FP: &str =
 const EDF: &str = "[[plugin]]\nname = \"edf\"\nkind = \"edf\"\ncpus = \"all\"\n";
 
 /// Private daemon. Dropping it releases all grants and stops the daemon.
-struct Daemon {
+pub(crate) struct Daemon {
     folder: PathBuf,
     child: Child,
 }
 
 /// Returns the path of the daemon; `None` if cargo has not built it.
-fn talead() -> Option<PathBuf> {
+pub(crate) fn talead() -> Option<PathBuf> {
     let path = toolchain::built_library().parent()?.parent()?.join("talead");
     path.exists().then_some(path)
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
@@ -50,7 +50,7 @@ impl Daemon {
         Daemon::start_with(access, RM)
     }
 
-    fn start_with(access: &str, plugins: &str) -> Daemon {
+    pub(crate) fn start_with(access: &str, plugins: &str) -> Daemon {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder =
@@ -93,7 +93,7 @@ impl Daemon {
         }
     }
 
-    fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.folder.join("socket")
     }
 
@@ -146,11 +146,23 @@ fn r2_r4_attached_threads_are_real_time_until_detached_and_foreign_threads_are_r
 }
 
 #[test]
-fn r2_r7_r8_r10_retif_w1_w2_w12_w13_terms_are_returned_changed_and_refused_in_c() {
+fn r2_r3_r7_r8_r10_retif_w1_w2_w12_w13_terms_are_returned_changed_and_refused_in_c() {
     needs!("root", is_root());
     needs!("talead, which `cargo build` makes", talead().is_some());
     let daemon = Daemon::start_with(OPEN, &format!("{EDF}{RM}"));
     expect(&mut daemon.command(&program(&here("tests/c/retif_terms.c"), C11, "retif")), 0);
+}
+
+#[test]
+fn retif_w14_w16_threads_share_the_connection_and_connects_leak_no_descriptors() {
+    needs!("root", is_root());
+    needs!("talead, which `cargo build` makes", talead().is_some());
+    let quota = format!("{OPEN}\n\n[daemon.quota]\nspecs_per_user = 4096");
+    let daemon = Daemon::start(&quota);
+    for name in ["retif_threads_share", "retif_connects"] {
+        let program = program(&here(&format!("tests/c/{name}.c")), C11, "retif");
+        expect(&mut command(&program, &daemon.socket()), 0);
+    }
 }
 
 #[test]
@@ -162,7 +174,7 @@ fn r4_r20_without_a_rule_an_unprivileged_user_is_denied() {
 }
 
 #[test]
-fn r6_a_stopped_and_a_killed_daemon_are_connection_errors_in_time() {
+fn r6_retif_w15_a_stopped_and_a_killed_daemon_are_connection_errors_in_time() {
     needs!("root", is_root());
     needs!("talead, which `cargo build` makes", talead().is_some());
     let mut daemon = Daemon::start(OPEN);
