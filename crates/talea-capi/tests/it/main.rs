@@ -2,6 +2,7 @@
 
 mod apps;
 mod calls;
+mod cases;
 mod connection_errors;
 mod daemon;
 mod headers;
