@@ -118,7 +118,16 @@ impl<M: Mechanism> RootState<M> {
         shared.cpus[context.cpu].mailbox.drain(&shared.slots, &mut self.batch);
         self.batch.completed.extend(ended);
         let (executor, batch, log) = (&mut self.executor, &self.batch, &mut self.logs[context.cpu]);
-        let outcome = catch_unwind(AssertUnwindSafe(|| executor.step(context, now, batch, log)));
+        let mut step = || executor.step(context, now, batch, log);
+        let mut step = || mutate!("rows-cost-step", step(), talea_os::clock::slowed(3, &mut step));
+        let step = || {
+            mutate!(
+                "rows-cost-tasks",
+                step(),
+                talea_os::clock::slowed(shared.slots.len() as u64, step)
+            )
+        };
+        let outcome = catch_unwind(AssertUnwindSafe(step));
         self.batch.clear();
         let outcome = match outcome {
             Ok(outcome) => outcome.map(|()| self.panic_message.is_none()),

@@ -35,6 +35,16 @@ pub fn sleep_until(at: Monotonic) {
     }
 }
 
+/// Runs `code` with `times` the CPU time that it needs: the mutant of a cost
+/// ([`talea_core::mutation`]).
+pub fn slowed<T>(times: u64, code: impl FnOnce() -> T) -> T {
+    let begin = thread_cpu_time().as_ns();
+    let result = code();
+    let cost = thread_cpu_time().as_ns() - begin;
+    while thread_cpu_time().as_ns() < begin + cost * times {}
+    result
+}
+
 /// Sets the calling thread's timer slack to the minimum, so that the kernel does not delay its
 /// time-outs in order to share an interrupt. The default slack of an ordinary thread is 50 µs.
 /// Before Linux 6.12 the slack also delays the futex time-outs of real-time threads.

@@ -119,7 +119,8 @@ impl<T> Output<T> {
     /// Pushes to the flow and to the queue, so that the two agree. The flow comes first, and
     /// nothing in between can fail.
     fn put(&self, value: T) -> Result<(), T> {
-        if self.0.flow.push() { self.0.data.push(value) } else { Err(value) }
+        let put = || if self.0.flow.push() { self.0.data.push(value) } else { Err(value) };
+        mutate!("rows-cost-channel", put(), talea_os::clock::slowed(3, put))
     }
 
     fn has_room(&self) -> bool {

@@ -397,7 +397,18 @@ fn l2_thirty_two_levels_come_in_their_order_on_threads() {
         let priority = 7 * number % 32 * 8;
         text.task(&format!("t{number}"), "cpu", (150, 3), &format!("priority = {priority}"))
     });
-    agrees_once(&scratch, "levels.toml", &text);
+    let answer = agrees_once(&scratch, "levels.toml", &text);
+    // The simulator has the same run queue. By the priorities, the most urgent task ends first.
+    let ended = |number: u64| {
+        let mut all = tasks(&answer).iter();
+        let name = format!("t{number}");
+        let task = all.find(|task| task["name"] == *name).expect("a task");
+        (7 * number % 32, task["measured_median_ns"].as_u64())
+    };
+    let mut ends: Vec<_> = (0..32).map(ended).filter(|(_, end)| end.is_some()).collect();
+    ends.sort_unstable_by(|one, other| other.cmp(one));
+    assert!(ends.len() >= 16, "{ends:?}");
+    assert!(ends.windows(2).all(|two| two[0].1 < two[1].1), "{ends:?}");
 }
 
 #[test]

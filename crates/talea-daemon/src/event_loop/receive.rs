@@ -67,6 +67,13 @@ impl Daemon {
         reason = "see `Daemon::run`: a request is received and answered in its frame"
     )]
     pub(super) fn session_ready_inline(&mut self, now: Monotonic, id: u64, hung_up: bool) {
+        let mut handle = || self.handle_message(now, id, hung_up);
+        mutate!("rows-cost-request", handle(), clock::slowed(3, handle));
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "see `Daemon::run`")]
+    fn handle_message(&mut self, now: Monotonic, id: u64, hung_up: bool) {
         let session_id = SessionId(id);
         let Some(session) = self.sessions.get(session_id) else { return };
         if !session.is_watched() {

@@ -179,3 +179,46 @@ fn y9_y14_activations_before_the_stop_complete_and_those_without_room_are_counte
     // Three data, one job for the first: there is no backlog for the others.
     assert_eq!((jobs, report.refused), (vec![(1, 0), (1, 0)], 2));
 }
+
+/// CPU time of `code` in nanoseconds.
+fn cpu_time(code: impl FnOnce()) -> u64 {
+    let begin = talea_os::clock::thread_cpu_time().as_ns();
+    code();
+    talea_os::clock::thread_cpu_time().as_ns() - begin
+}
+
+#[test]
+fn y16_a_push_costs_little_more_than_that_to_a_locked_queue() {
+    const PUSHES: u32 = 200;
+    let _bench = Bench::new("runtime_channel_cost");
+    let mut app = Application::new(Config::default());
+    let source = app.task(Task::periodic("source", 50 * MS));
+    let sink = app.task(Task::node("sink").backlog(PUSHES));
+    let (put, take) = app.channel::<u32>(source, sink, PUSHES);
+    // Thousandths of the cost of the queue: the smallest of all jobs.
+    let least = Arc::new(AtomicU64::new(u64::MAX));
+    let jobs = Arc::new(AtomicU64::new(0));
+    app.version(source, "plain", {
+        let (least, jobs) = (Arc::clone(&least), Arc::clone(&jobs));
+        let queue = Mutex::new(std::collections::VecDeque::with_capacity(PUSHES as usize));
+        move |_| {
+            let mut pushed = 0;
+            let ours = cpu_time(|| {
+                pushed = (0..PUSHES).filter(|&datum| put.push(datum).is_ok()).count();
+            });
+            let by_hand = cpu_time(|| {
+                (0..PUSHES).for_each(|datum| queue.lock().expect("no panic").push_back(datum));
+            });
+            queue.lock().expect("no panic").clear();
+            if pushed == PUSHES as usize {
+                least.fetch_min(ours * 1_000 / by_hand.max(1), Ordering::Relaxed);
+                jobs.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    app.version(sink, "plain", move |_| while take.pop().is_some() {});
+    let _ = run(app, "8 jobs", || jobs.load(Ordering::Relaxed) >= 8);
+    let least = least.load(Ordering::Relaxed);
+    println!("a push costs {least} thousandths of one to a locked queue");
+    assert!(least < 5_000, "{least} thousandths");
+}

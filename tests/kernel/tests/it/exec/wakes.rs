@@ -10,6 +10,10 @@ use talea_exec::{Arrival, Job, Load, Options, RootPlan, TaskPlan, execute};
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 use talea_os::clock;
 
+/// Largest cost of a dispatcher's step in tenths of an empty wake-up, in a build without
+/// optimization. It is 15 tenths; a step that costs three times as much makes it 40.
+const MAX_STEP: u64 = 24;
+
 /// Runs a task with forty jobs, one every 2 ms, in this tree. Returns the number of steps of its
 /// dispatcher, of its worker at completions, and of its worker at releases. Checks that a fresh
 /// engine repeats the record, whichever thread executed a step.
@@ -41,6 +45,50 @@ fn s8_a_job_costs_one_wake_of_its_dispatcher() {
     // once, so never more.
     assert_eq!((by_workers, by_themselves), (40, 0));
     assert!(steps <= 41, "{steps}");
+}
+
+/// CPU time of one wake-up of a thread that only sleeps, in nanoseconds.
+fn empty_wakeup() -> u64 {
+    const WAKEUPS: u64 = 40;
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let tid = talea_os::Tid::current();
+            let cpu = talea_core::CpuSet::single(two_cpus()[0]);
+            talea_os::sched::set_affinity(tid, &cpu).expect("an affinity");
+            let fifo = talea_os::sched::Policy::Fifo(50);
+            talea_os::sched::set(tid, &talea_os::sched::Attr::grant(fifo)).expect("a policy");
+            let (zero, begin) = (clock::now(), clock::thread_cpu_time().as_ns());
+            (1..=WAKEUPS).for_each(|k| clock::sleep_until(zero + Span::from_ns(k * 2_000_000)));
+            (clock::thread_cpu_time().as_ns() - begin) / WAKEUPS
+        });
+        thread.join().expect("no panic")
+    })
+}
+
+#[test]
+fn s8_a_step_of_a_dispatcher_costs_few_empty_wakeups() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let _bench = Bench::new("exec_step_cost");
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::Fifo));
+    let task = TaskSpec::new("task", Span::from_ns(2_000_000));
+    // Each release is a step of the dispatcher.
+    let _ = tree.task(Tree::ROOT, TaskSpec { enforced: true, ..task });
+    let step = || {
+        let load = every_2_ms(40, vec![Work::from_ns(200_000)]);
+        let plan = alone(&tree, load, talea_exec::work::spender());
+        let report = execute(plan, &Options::new(Span::from_ns(100_000_000))).expect("it runs");
+        let effort = report.roots[0].dispatchers[0];
+        effort.cpu_time.as_ns() / effort.steps.max(1)
+    };
+    // Other load lengthens both. The smallest values are those without it.
+    let (mut ours, mut empty) = (u64::MAX, u64::MAX);
+    for _ in 0..6 {
+        empty = empty.min(empty_wakeup());
+        ours = ours.min(step());
+    }
+    println!("a step costs {ours} ns, an empty wake-up {empty} ns");
+    assert!(ours * 10 < MAX_STEP * empty, "{ours} ns, an empty wake-up {empty} ns");
 }
 
 #[test]
