@@ -121,13 +121,10 @@ impl Sporadic {
 
     /// Restarts the first refill at the current time if a whole period has passed since its time.
     fn skip_missed_refill(&mut self, now: Time) {
-        let is_missed = self.refills[0].at + self.period < now;
-        let is_late = self.deadline() < now;
-        if mutate!(
-            "core-server-sporadic-missed",
-            mutate!("core-server-sporadic-deadline", is_missed, is_late),
-            false
-        ) {
+        let first = self.refills[0].at;
+        let last =
+            first + mutate!("core-server-sporadic-deadline", self.period, self.relative_deadline);
+        if mutate!("core-server-sporadic-missed", last < now, false) {
             self.refills[0].at = now;
             self.merge();
         }
