@@ -11,6 +11,7 @@
 //! with the first question after the CPU is back. An isolated CPU, and one that admits no
 //! ordinary thread of the daemon, for example in a cpuset partition, have no canary.
 
+use crate::cpu_times::CpuTimes;
 use rustix::thread::sched_getcpu;
 use std::collections::BTreeMap;
 use std::io;
@@ -30,6 +31,8 @@ const SLICE: Span = Span::from_ns(100_000);
 pub(crate) struct Canaries {
     by_cpu: BTreeMap<u32, Canary>,
     is_any_silent: bool,
+    /// Check in progress.
+    pub(crate) cpu_times: CpuTimes,
 }
 
 /// Canary of one CPU; dropping it ends its thread as soon as that runs.
@@ -50,7 +53,8 @@ impl Canaries {
     /// Starts a canary on each of `cpus` that admits one.
     pub(crate) fn start(cpus: &CpuSet) -> Canaries {
         let canary = |cpu| Some((cpu, Canary::start(cpu).ok()?));
-        Canaries { by_cpu: cpus.iter().filter_map(canary).collect(), is_any_silent: false }
+        let by_cpu = cpus.iter().filter_map(canary).collect();
+        Canaries { by_cpu, ..Canaries::default() }
     }
 
     /// Whether there is a canary.

@@ -21,7 +21,6 @@ mod accept_queue;
 mod acceptor;
 mod adopt;
 mod changes;
-mod cpu_times;
 mod cpus;
 mod deferred_close;
 mod edge_trigger;
@@ -53,7 +52,6 @@ use crate::rights;
 use crate::service_manager::notify;
 use crate::trail::{Trail, TrailOptions};
 use acceptor::Acceptor;
-use cpu_times::CpuTimes;
 use cpus::Cpus;
 use deferred_close::DeferredClose;
 use edge_trigger::AdaptivePolling;
@@ -188,7 +186,6 @@ pub struct Daemon {
     polling: AdaptivePolling,
     threads: Threads,
     survey: Survey,
-    cpu_times: CpuTimes,
     cpus: Cpus,
     processes: Processes,
     hosts: Hosts,
@@ -303,7 +300,6 @@ impl Daemon {
             polling,
             threads,
             survey: Survey::default(),
-            cpu_times: CpuTimes::default(),
             cpus,
             processes: Processes::default(),
             hosts,
@@ -492,7 +488,7 @@ impl Daemon {
             self.next_turn(),
             self.priority.next_due(),
             self.survey.next_due(),
-            self.cpu_times.next_due(),
+            self.canaries.cpu_times.next_due(),
         ];
         times.into_iter().flatten().min()
     }
@@ -525,7 +521,7 @@ impl Daemon {
         if self.survey.next_due().is_some_and(|at| at <= now) {
             self.continue_survey(now);
         }
-        if self.cpu_times.next_due().is_some_and(|at| at <= now) {
+        if self.canaries.cpu_times.next_due().is_some_and(|at| at <= now) {
             self.continue_check(now);
             self.run_effects(now);
         }

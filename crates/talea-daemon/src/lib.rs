@@ -9,6 +9,7 @@
 mod call_time;
 mod canaries;
 mod convert;
+mod cpu_times;
 mod enforcement;
 mod entropy;
 mod event_loop;

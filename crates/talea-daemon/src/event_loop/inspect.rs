@@ -173,7 +173,7 @@ impl Daemon {
             return;
         }
         let silent = self.canaries.check(cpus);
-        self.cpu_times.begin(silent, self.threads.fifo_on(&silent));
+        self.canaries.cpu_times.begin(silent, self.threads.fifo_on(&silent));
         self.continue_check(now);
     }
 
@@ -181,7 +181,7 @@ impl Daemon {
     /// caller must execute the broker's effects.
     pub(super) fn continue_check(&mut self, now: Monotonic) {
         let threads = &self.threads;
-        let checked = self.cpu_times.run_slice(|thread| threads.cpu_time(thread));
+        let checked = self.canaries.cpu_times.run_slice(|thread| threads.cpu_time(thread));
         if let Some((silent, mut consumed)) = checked {
             // A thread that was detached meanwhile has had a last sample.
             consumed.retain(|&(thread, _)| threads.is_applied(thread));

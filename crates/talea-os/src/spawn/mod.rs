@@ -9,9 +9,9 @@
 //!
 //! A child closes its copies of this process's descriptors, and such a close may block: in a file
 //! system that does not answer, for a file that a client has sent. So a process that receives files
-//! reserves the lowest numbers before ([`reserve_descriptors`]). Then a thread forks the child, with
-//! a table of its own that has only these numbers (`CLOSE_RANGE_UNSHARE`). The kernel copies a table
-//! in words of 64 descriptors, so it copies no other descriptor, and there is no copy to close.
+//! reserves the lowest numbers before ([`reserve_descriptors`]). Then a thread forks the child,
+//! with a table of its own that has only these numbers (`CLOSE_RANGE_UNSHARE`). The kernel copies a
+//! table in words of 64 descriptors, so it copies no other descriptor: no copy is to be closed.
 
 pub(crate) mod seccomp;
 
@@ -134,8 +134,8 @@ pub fn spawn_apart(
     let (send, started) = channel();
     let (parent, child_ended) = channel::<()>();
     let thread = std::thread::Builder::new().name("talea-spawn".to_owned()).spawn(move || {
-        // SAFETY: integers. The thread gets a table of its own, with copies of the lowest descriptors;
-        // nothing else that runs in this thread uses a descriptor.
+        // SAFETY: integers. The thread gets a table of its own, with copies of the lowest
+        // descriptors; nothing else that runs in this thread uses a descriptor.
         let unshared = check_long(unsafe {
             libc::syscall(
                 libc::SYS_close_range,

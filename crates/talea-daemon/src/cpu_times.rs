@@ -18,7 +18,7 @@ const SLICE: Span = Span::from_ns(200_000);
 
 /// A check in progress, and the earliest time of its next slice.
 #[derive(Debug, Default)]
-pub(super) struct CpuTimes {
+pub(crate) struct CpuTimes {
     in_progress: Option<Check>,
     not_before: Monotonic,
 }
@@ -32,19 +32,19 @@ struct Check {
 
 impl CpuTimes {
     /// Begins a check of these threads on the silent CPUs.
-    pub(super) fn begin(&mut self, silent: CpuSet, threads: VecDeque<ThreadId>) {
+    pub(crate) fn begin(&mut self, silent: CpuSet, threads: VecDeque<ThreadId>) {
         self.in_progress = Some(Check { silent, unread: threads, consumed: Vec::new() });
     }
 
     /// Returns the time of the next slice; `None` without a check in progress.
     #[inline]
-    pub(super) fn next_due(&self) -> Option<Monotonic> {
+    pub(crate) fn next_due(&self) -> Option<Monotonic> {
         self.in_progress.as_ref().map(|_| self.not_before)
     }
 
     /// Reads for one slice by `read`, which returns nothing for a thread that has exited. Returns
     /// the silent CPUs and the CPU times after the last slice.
-    pub(super) fn run_slice(
+    pub(crate) fn run_slice(
         &mut self,
         read: impl Fn(ThreadId) -> Option<Work>,
     ) -> Option<(CpuSet, Vec<(ThreadId, Work)>)> {
