@@ -121,6 +121,10 @@ pub fn program(name: &str) -> PathBuf {
             "talea-test-agent",
             "talea-test-program",
         ] {
+            // A guest has the programs of its own tests only.
+            if !built.join(name).exists() {
+                continue;
+            }
             let to = folder.join(name);
             copy(built.join(name), &to);
             set_mode(&to, 0o755);

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use talea_core::{Attr, CpuSet, Policy, Priority, Span};
 use talea_deploy::text::frames::{Assembly, MAX_PACKET, packets};
 use talea_deploy::text::message::{Answer, Ask, ConditionText, StatusText, TaskStatusText};
@@ -90,10 +90,20 @@ impl Deployd {
     pub fn refused_start(&self) -> String {
         let mut child = self.command().stderr(Stdio::piped()).spawn().expect("talea-deployd");
         enlist(child.id() as i32);
+        let end = Instant::now() + TIMEOUT;
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("our child") {
+                break status;
+            }
+            if Instant::now() > end {
+                child.kill().expect("our child");
+                panic!("the daemon is not refused");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        discharge(child.id() as i32);
         let mut said = String::new();
         child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
-        let status = child.wait().expect("our child");
-        discharge(child.id() as i32);
         assert_eq!(status.code(), Some(1), "{said}");
         said
     }
@@ -228,10 +238,8 @@ impl Drop for Deployd {
         self.kill();
         for instance in self.instances() {
             let group = ProgramGroup::at(Path::new(&instance.group));
-            let end = std::time::Instant::now() + TIMEOUT;
-            while group.kill().and_then(|()| group.remove()).is_err()
-                && std::time::Instant::now() < end
-            {
+            let end = Instant::now() + TIMEOUT;
+            while group.kill().and_then(|()| group.remove()).is_err() && Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
