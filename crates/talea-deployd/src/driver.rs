@@ -183,7 +183,7 @@ impl Driver {
         is_ready
     }
 
-    /// Ignores the report of a foreign process. Every user may send, so most lines are only counted.
+    /// Ignores the report of a foreign process. Every user may send, so most are only counted.
     fn ignore_report(&mut self, pid: talea_os::Tid) {
         let now = clock::now();
         self.ignored += 1;

@@ -137,7 +137,7 @@ impl Programs {
         Some(OneProgram { instance, group, process, state })
     }
 
-    /// Finds the first process of a program whose start was interrupted. Returns `None`, and removes
+    /// Finds the first process of an interrupted start. Returns `None`, and removes
     /// the file, if no process has entered the group.
     fn find_started(&self, name: &str, group: &ProgramGroup) -> Option<ProcessHandle> {
         for _ in 0..REMOVE_ATTEMPTS {
