@@ -144,6 +144,9 @@ fn l20_successors_of_killed_governors_keep_the_programs_and_their_slots() {
         (measured.late_slots * 20 <= measured.slots).then_some(measured)
     });
     is_kept(&measured.expect("one conclusive run"));
+    // The reapers of the killed governors have changed nothing after that.
+    let stats = governor.stats();
+    assert!(!stats.contains("instead of"), "{stats}");
     for (task, first) in pids.iter().enumerate() {
         let now = scene.groups.pids(task);
         assert!(now.contains(first), "task {task}: {first:?}, {now:?}");
