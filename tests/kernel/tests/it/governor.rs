@@ -188,6 +188,16 @@ fn l20_groups_of_an_ended_governor_are_frozen_and_then_released_without_a_succes
         });
         groups.run();
     }
+    // At once, by the program; the reaper comes later and changes nothing.
+    let governor = scene.govern();
+    scene.groups.run();
+    assert!(governor.terminate().success());
+    let output = scene.release();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for task in 0..3 {
+        assert!(!scene.groups.is_freezing(task));
+        assert!(levels(&scene.groups, task).iter().all(|&one| one == Policy::NORMAL));
+    }
     // From the released state.
     let governor = scene.govern();
     let mut runs = Runs::at_least(1);
@@ -222,6 +232,9 @@ fn l20_a_governor_refuses_what_it_cannot_govern_with_the_reason() {
     let output = scene.refused("[[scheduler]]\nname = \"other\"\npolicy = \"fp\"\n", &whole);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("no root cpu"), "{said}");
+    let output = scene.release();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(3) && said.contains(&holder), "{said}");
     // The groups are still those of the first governor.
     assert!(governor.stats().contains("zero_ns"));
 }

@@ -287,6 +287,13 @@ impl<'b> Scene<'b> {
         command.args(groups).stdin(Stdio::null()).output().expect("the governor")
     }
 
+    /// Releases the groups by the program.
+    pub(super) fn release(&self) -> Output {
+        let groups = self.groups.groups.iter().map(|group| group.path());
+        let mut command = Command::new(program("talea-governor"));
+        command.arg("--release").args(groups).output().expect("the program")
+    }
+
     pub(super) fn measure(&self, governor: &Governor, length: Duration) -> Measured {
         let zero = number(&governor.stats(), "zero_ns");
         measure(&self.groups.groups[..3], length, || Monotonic::from_ns(zero))
