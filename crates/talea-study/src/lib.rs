@@ -4,8 +4,8 @@
 //! Model: [`run_summary`] has the results of a simulation and of a real run in one form.
 //! [`live_run`] executes a system on threads. [`compare`] compares such a run with its model.
 //! [`analysis`] bounds the responses of a system, and searches for its parameters. [`report`] draws
-//! a run as a page, an SVG or a trace. [`sweep`] repeats simulations over a grid. [`witness`] stores
-//! a late job with the arrivals that cause it.
+//! a run as a page, an SVG or a trace. [`sweep`] repeats simulations over a grid. [`witness`]
+//! stores a late job with the arrivals that cause it.
 //!
 //! Absent on purpose: commands, and the broker.
 #![forbid(unsafe_code)]
