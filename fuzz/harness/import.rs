@@ -8,7 +8,7 @@ use system::description;
 use talea_config::{Diagnostic, FILE_MAX, Severity, Target, diagnostic};
 use talea_core::CpuSet;
 use talea_core::cpus::MAX_CPUS;
-use talea_import::{File, poet, retif, rtapp, sf3p};
+use talea_import::{File, a653, poet, retif, rtapp, sf3p};
 
 /// ReTiF's files: the plugins, and after a zero byte the rules.
 pub(crate) fn import_retif(bytes: &[u8]) {
@@ -35,6 +35,12 @@ pub(crate) fn import_retif(bytes: &[u8]) {
 pub(crate) fn import_sf3p(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     imported(sf3p(File { origin: "fuzz", text: &text }), &text);
+}
+
+/// A configuration of a653rs-linux, likewise.
+pub(crate) fn import_a653(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    imported(a653(File { origin: "fuzz", text: &text }), &text);
 }
 
 /// A task set of POET, likewise.

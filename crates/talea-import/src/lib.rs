@@ -10,6 +10,7 @@
 //! The daemon does not link this crate, nor its parsers of YAML, XML and JSON.
 #![forbid(unsafe_code)]
 
+mod a653;
 mod json;
 mod lines;
 mod names;
@@ -19,6 +20,7 @@ mod rtapp;
 mod sf3p;
 mod system_file;
 
+pub use a653::a653;
 pub use poet::poet;
 pub use retif::retif;
 pub use rtapp::rtapp;

@@ -33,3 +33,10 @@ fn what_is_imported_from_poet_can_be_simulated() {
     all.extend(malformed(include_str!("malformed/poet.txt")));
     smoke(harness::import_poet, &all);
 }
+
+#[test]
+fn what_is_imported_from_a653rs_can_be_simulated() {
+    let mut all = seeds("import_a653");
+    all.extend(malformed(include_str!("malformed/a653.txt")));
+    smoke(harness::import_a653, &all);
+}

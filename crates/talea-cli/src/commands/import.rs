@@ -88,6 +88,7 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
         Form::Sf3p => import::sf3p(file),
         Form::RtApp => import::rtapp(file, args.cpus),
         Form::Poet => import::poet(file),
+        Form::A653 => import::a653(file),
     })
 }
 

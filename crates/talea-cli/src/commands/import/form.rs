@@ -8,6 +8,7 @@
 //! | lines with a rule's property in the third column | ReTiF |
 //! | YAML with a section `plugins` | ReTiF |
 //! | YAML with `scheduling policy` or `preemption model` | POET |
+//! | YAML with `major_frame` | a653rs-linux |
 //!
 //! Other contents are refused with the reason. The importers check the content in detail.
 
@@ -25,6 +26,8 @@ pub(super) enum Form {
     RtApp,
     /// A task set of POET (Prosa), in YAML.
     Poet,
+    /// A partition schedule of a653rs-linux (ARINC 653), in YAML.
+    A653,
 }
 
 impl Form {
@@ -32,7 +35,7 @@ impl Form {
     pub(super) fn overview() -> String {
         "Known forms: sf3p (XML with <simulation>), rt-app (a JSON object), retif (lines of name, \
          module, priorities and CPUs; lines of rules; YAML with plugins), poet (YAML with \
-         `scheduling policy`). --from FORM selects one"
+         `scheduling policy`), a653 (YAML with `major_frame`). --from FORM selects one"
             .to_owned()
     }
 }
@@ -44,6 +47,7 @@ impl fmt::Display for Form {
             Form::Sf3p => "sf3p",
             Form::RtApp => "rt-app",
             Form::Poet => "poet",
+            Form::A653 => "a653",
         })
     }
 }
@@ -61,6 +65,8 @@ pub(super) enum Content {
     RtApp,
     /// A task set of POET.
     Poet,
+    /// A configuration of a653rs-linux.
+    A653,
 }
 
 impl Content {
@@ -71,6 +77,7 @@ impl Content {
             Content::Sf3p => Form::Sf3p,
             Content::RtApp => Form::RtApp,
             Content::Poet => Form::Poet,
+            Content::A653 => Form::A653,
         }
     }
 }
@@ -155,6 +162,9 @@ fn lines(text: &str) -> Result<Content, String> {
         }
         if ["scheduling policy:", "preemption model:"].iter().any(|key| line.starts_with(key)) {
             return Ok(Content::Poet);
+        }
+        if line.starts_with("major_frame:") {
+            return Ok(Content::A653);
         }
         if is_first {
             let key = line.split(':').next().unwrap_or_default();
