@@ -103,14 +103,17 @@ impl Daemon {
         if !self.acceptor.is_unrestricting(now) {
             return;
         }
-        let changed = if self.deferred_close.is_over_limit() {
+        let is_over_limit = self.deferred_close.is_over_limit();
+        let changed = if is_over_limit {
             self.acceptor.restrict(now, PAUSE)
         } else {
-            self.acceptor.unrestrict()
+            self.acceptor.unrestrict(now, PAUSE)
         };
-        if let Err(error) = changed
-            && self.limiters.rejected.allows(now)
-        {
+        let Err(error) = changed else { return };
+        if is_over_limit {
+            self.acceptor.pause(now, PAUSE, &self.epoll);
+        }
+        if self.limiters.rejected.allows(now) {
             self.log.error(format_args!("the mode of the socket cannot be changed: {error}"));
         }
     }

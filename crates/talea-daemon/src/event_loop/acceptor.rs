@@ -80,10 +80,17 @@ impl Acceptor {
         self.watch(Interest::NONE, epoll);
     }
 
-    /// Lets only root connect, until [`Acceptor::unrestrict`] after `length`.
+    /// Lets only root connect, until [`Acceptor::unrestrict`] after `length`. After an error, all
+    /// users can connect.
     pub(super) fn restrict(&mut self, now: Monotonic, length: Span) -> io::Result<()> {
-        self.restricted_until = Some(now + length);
-        self.listeners.iter_mut().try_for_each(Listener::restrict)
+        let restricted = self.listeners.iter_mut().try_for_each(Listener::restrict);
+        if restricted.is_ok() {
+            self.restricted_until = Some(now + length);
+        } else {
+            // What was not restricted has nothing to restore.
+            let _ = self.unrestrict(now, length);
+        }
+        restricted
     }
 
     /// Whether only root may connect.
@@ -97,10 +104,12 @@ impl Acceptor {
         self.restricted_until.is_some_and(|until| until <= now)
     }
 
-    /// Lets all users connect.
-    pub(super) fn unrestrict(&mut self) -> io::Result<()> {
+    /// Lets all users connect. After an error, the next attempt is due after `length`.
+    pub(super) fn unrestrict(&mut self, now: Monotonic, length: Span) -> io::Result<()> {
+        self.restricted_until = Some(now + length);
+        self.listeners.iter_mut().try_for_each(Listener::unrestrict)?;
         self.restricted_until = None;
-        self.listeners.iter_mut().try_for_each(Listener::unrestrict)
+        Ok(())
     }
 
     fn watch(&self, interest: Interest, epoll: &Epoll) {
