@@ -188,14 +188,14 @@ impl Owner {
 }
 
 impl Journal {
-    /// Opens the file, and locks it unless its owner lives. Creates the file if `make` is set;
-    /// otherwise returns `None` if the file does not exist.
+    /// Opens and locks the file. Returns the owner in place of the journal if the owner lives.
+    /// Creates the file if `make` is set; otherwise returns `None` if the file does not exist.
     fn open(
         path: &Path,
         make: bool,
         ops: &dyn SystemOps,
         boot: [u8; 16],
-    ) -> io::Result<Option<Journal>> {
+    ) -> io::Result<Option<Result<Journal, Owner>>> {
         loop {
             let mut options = File::options();
             options.read(true).write(true).create(make).mode(0o600);
@@ -220,8 +220,8 @@ impl Journal {
                 }
             }
             let journal = Journal { file };
-            if journal.owner(boot).is_some_and(|owner| owner.is_alive(ops)) {
-                return Ok(Some(journal));
+            if let Some(owner) = journal.owner(boot).filter(|owner| owner.is_alive(ops)) {
+                return Ok(Some(Err(owner)));
             }
             let locked = file_lock::lock(path, journal.file)?;
             if let Lock::Held(_) = locked {
@@ -230,7 +230,9 @@ impl Journal {
             if let Some(journal) = locked.taken().map(|file| Journal { file })
                 && journal.is_at(path)
             {
-                return Ok(Some(journal));
+                // Another process may have become the owner before the lock.
+                let owner = journal.owner(boot).filter(|owner| owner.is_alive(ops));
+                return Ok(Some(owner.map_or(Ok(journal), Err)));
             }
         }
     }
@@ -270,12 +272,13 @@ impl Journal {
         owner: Owner,
         boot: [u8; 16],
     ) -> io::Result<Result<Journal, Owner>> {
-        let journal =
+        let opened =
             Journal::open(path, true, ops, boot)?.ok_or_else(|| crate::sys::errno(libc::ENOENT))?;
-        if let Some(found) = journal.owner(boot) {
-            if found.is_alive(ops) {
-                return Ok(Err(found));
-            }
+        let journal = match opened {
+            Ok(journal) => journal,
+            Err(owner) => return Ok(Err(owner)),
+        };
+        if journal.owner(boot).is_some() {
             journal.undo(ops);
         }
         journal.file.set_len(0)?;
@@ -299,12 +302,8 @@ impl Journal {
     /// journal or its owner lives.
     pub(super) fn recover(path: &Path, ops: &dyn SystemOps) -> io::Result<Option<Restored>> {
         let boot = clock::boot_id()?;
-        let Some(journal) = Journal::open(path, false, ops, boot)? else { return Ok(None) };
-        let found = journal.owner(boot);
-        if found.is_some_and(|owner| owner.is_alive(ops)) {
-            return Ok(None);
-        }
-        let restored = found.map(|_| journal.undo(ops));
+        let Some(Ok(journal)) = Journal::open(path, false, ops, boot)? else { return Ok(None) };
+        let restored = journal.owner(boot).map(|_| journal.undo(ops));
         std::fs::remove_file(path)?;
         Ok(restored)
     }
