@@ -68,6 +68,8 @@ pub struct Observation {
     pub seen: EffectNumber,
     /// Programs of the deployment: those that run, and those that exited and are not forgotten.
     pub programs: Vec<Program>,
+    /// Tasks whose ended programs have processes that have not ended yet. Their next programs wait.
+    pub occupied: Vec<String>,
 }
 
 /// Observed program.

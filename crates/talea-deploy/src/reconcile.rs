@@ -5,7 +5,8 @@
 //! 1. The exit of a program is handled once, and forgotten.
 //! 2. One program plays a task: it has the task's name and command. Every other program is stopped,
 //!    also a second one of the same task.
-//! 3. A task starts its program if no program of its name runs, stops or is on its way.
+//! 3. A task starts its program if no program of its name runs, stops or is on its way, and no
+//!    process of an ended one is left.
 //! 4. The threads of a program that plays an active task have the task's attributes.
 
 use crate::deployment::{Deployment, INSPECTION_PERIOD, STOP_GRACE, Stop};
@@ -38,6 +39,9 @@ impl Deployment {
         let specs = generation.as_ref().map_or(&[][..], |generation| generation.tasks());
         let (playing, surplus) = self.assign(specs, observation);
         let mut blocked: BTreeSet<&str> = BTreeSet::new();
+        if mutate!("deploy-occupied", true, false) {
+            blocked.extend(observation.occupied.iter().map(String::as_str));
+        }
         for program in surplus {
             blocked.insert(&program.task);
             self.stop(program.process, STOP_GRACE, seen, now);
@@ -64,8 +68,10 @@ impl Deployment {
         };
         self.stops.retain(|process, _| exists(process, false));
         self.forgotten.retain(|process| exists(process, true));
-        let is_busy =
-            self.in_force.is_some() || !observation.programs.is_empty() || !self.starts.is_empty();
+        let is_busy = self.in_force.is_some()
+            || !observation.programs.is_empty()
+            || !observation.occupied.is_empty()
+            || !self.starts.is_empty();
         self.wakeup_at = is_busy.then(|| self.next_inspection(now));
     }
 

@@ -1,5 +1,6 @@
 //! Attributes of threads, read from the kernel and set by effects.
 
+use std::collections::BTreeSet;
 use talea_core::Attr;
 use talea_deploy::ThreadId;
 use talea_deploy::input::{Errno, Setting, Thread};
@@ -7,13 +8,20 @@ use talea_os::cgroup::program_group::ProgramGroup;
 use talea_os::{ApplyError, OpenError, Tid, proc, sched};
 
 /// Returns the threads in a group with their attributes. Omits a thread that ends meanwhile.
+///
+/// The kernel gives the number of an ended process to the next one, which may be outside of the
+/// group. So only processes count that are also in the group afterwards.
 pub(crate) fn threads(group: &ProgramGroup) -> Vec<Thread> {
     let processes = group.processes().unwrap_or_default();
     let of_process = |pid: Tid| {
         let tids = proc::threads_of(pid).unwrap_or_default();
-        tids.into_iter().filter_map(move |tid| thread(pid, tid))
+        tids.into_iter().filter_map(move |tid| thread(pid, tid)).collect::<Vec<_>>()
     };
-    processes.into_iter().flat_map(of_process).collect()
+    let mut found: Vec<(Tid, Vec<Thread>)> =
+        processes.into_iter().map(|pid| (pid, of_process(pid))).collect();
+    let after: BTreeSet<Tid> = group.processes().unwrap_or_default().into_iter().collect();
+    found.retain(|(pid, _)| after.contains(pid));
+    found.into_iter().flat_map(|(_, threads)| threads).collect()
 }
 
 fn thread(pid: Tid, tid: Tid) -> Option<Thread> {

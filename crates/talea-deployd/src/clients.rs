@@ -11,7 +11,7 @@ use talea_deploy::text::message::Answer;
 use talea_os::peer;
 use talea_os::seqpacket::{self, Listener};
 
-/// Maximum number of connections. Further ones wait.
+/// Maximum number of connections. A further one closes the oldest.
 pub(crate) const MAX_CLIENTS: usize = 64;
 
 /// Connections by their numbers.
@@ -42,15 +42,15 @@ impl Clients {
 
     /// Accepts the next connection. Returns its number and its socket.
     pub(crate) fn accept(&mut self) -> io::Result<Option<(u64, BorrowedFd<'_>)>> {
-        if self.open.len() >= MAX_CLIENTS {
-            // The oldest connection makes room: a client that hangs blocks no other one.
-            self.open.pop_first();
-        }
         let Some(socket) = self.listener.accept()? else { return Ok(None) };
         let uid = peer::user(&socket)?;
         let own = rustix::process::geteuid().as_raw();
         if uid != 0 && uid != own {
             return Ok(None);
+        }
+        if self.open.len() >= MAX_CLIENTS {
+            // The oldest connection makes room: a client that hangs blocks no other one.
+            self.open.pop_first();
         }
         let number = self.next;
         self.next += 1;

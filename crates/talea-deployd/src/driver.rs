@@ -8,7 +8,7 @@ use crate::attributes;
 use crate::clients::Clients;
 use crate::failure::Failure;
 use crate::log::{event_text, log};
-use crate::programs::Programs;
+use crate::programs::{Programs, Ready};
 use crate::store::{Store, numbered};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -167,17 +167,18 @@ impl Driver {
     fn receive_reports(&mut self) -> bool {
         let mut is_ready = false;
         for _ in 0..MAX_REPORTS {
-            let Ok(Some((text, sender))) = self.notify.receive() else { break };
+            let Some((text, sender)) = self.notify.receive() else { break };
             let says_ready = text.lines().any(|line| line == "READY=1");
             let Some(pid) = sender.and_then(|sender| sender.pid).filter(|_| says_ready) else {
                 continue;
             };
             match self.programs.note_ready(pid) {
-                Some(task) => {
+                Ready::Now(task) => {
                     log(&format!("{task}: is ready"));
                     is_ready = true;
                 }
-                None => self.ignore_report(pid),
+                Ready::Before => {}
+                Ready::Foreign => self.ignore_report(pid),
             }
         }
         is_ready
@@ -302,8 +303,8 @@ impl Driver {
 
     /// Observes the computer. All effects up to `seen` have been executed.
     fn observe(&mut self, seen: EffectNumber) {
-        let programs = self.programs.observe();
-        self.inputs.push_back(Input::Observed(Observation { seen, programs }));
+        let (programs, occupied) = self.programs.observe();
+        self.inputs.push_back(Input::Observed(Observation { seen, programs, occupied }));
     }
 
     fn answer(&mut self, request: RequestId, answer: Result<(), String>) {

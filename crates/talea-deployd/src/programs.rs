@@ -6,8 +6,8 @@
 //! | – | adoption of an instance whose first process lives | *running* |
 //! | – | adoption of an instance whose first process is gone | *ended*, exit unknown |
 //! | *running* | its first process has ended | *ended*; the rest of its group is killed |
-//! | *ended* | its group is empty, exit known | observed as exited, until it is forgotten |
-//! | *ended* | its group is empty, exit unknown | – |
+//! | *ended* | its exit is known | observed as exited; forgotten when its group is empty |
+//! | *ended* | its exit is unknown | not observed; forgotten when its group is empty |
 //!
 //! Invariants.
 //!
@@ -28,6 +28,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::Builder;
 use std::time::Duration;
 use talea_core::{Attr, mutate};
 use talea_deploy::input::{Errno, Exit, Program, StopSignal};
@@ -39,6 +41,9 @@ use talea_os::{Tid, clock, launch, proc, users};
 
 /// Name of the group above the groups of programs.
 const GROUP: &str = "talea-deploy";
+/// Time after which a start is given up: the kernel waits in the exec for the file system of the
+/// program, and for a lease that its owner has taken.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of attempts to remove the group of an interrupted start, a millisecond apart.
 const REMOVE_ATTEMPTS: u32 = 1_000;
 
@@ -72,6 +77,16 @@ enum State {
         child: Option<Child>,
     },
     Ended(Option<Exit>),
+}
+
+/// Meaning of a report of readiness.
+pub(crate) enum Ready {
+    /// The program of this task is ready from now on.
+    Now(String),
+    /// The program was ready before.
+    Before,
+    /// The sender is no process of a program.
+    Foreign,
 }
 
 impl Programs {
@@ -211,7 +226,7 @@ impl Programs {
         let started = ProgramGroup::create(&path).and_then(|group| {
             let variables = [("NOTIFY_SOCKET", self.notify.as_os_str())];
             let variables: &[(&str, &OsStr)] = &variables;
-            let child = program.start_detached(&group, variables)?;
+            let child = start_in_time(&group, || program.start_detached(&group, task, variables))?;
             Ok((group, child))
         });
         let (group, child) = started.inspect_err(|_| {
@@ -243,18 +258,23 @@ impl Programs {
         Ok(())
     }
 
-    /// Observes all programs.
-    pub(crate) fn observe(&mut self) -> Vec<Program> {
-        let mut observed = Vec::new();
+    /// Observes all programs. The second result is the tasks whose ended programs have processes
+    /// left, for example in a system call that no signal ends.
+    pub(crate) fn observe(&mut self) -> (Vec<Program>, Vec<String>) {
+        let (mut observed, mut occupied) = (Vec::new(), Vec::new());
         let names: Vec<String> = self.by_name.keys().cloned().collect();
         for name in names {
             let Some(program) = self.by_name.get_mut(&name) else { continue };
             program.note_end();
+            let is_ended = matches!(program.state, State::Ended(_));
+            let is_occupied = is_ended && program.is_populated();
+            if is_occupied {
+                occupied.push(program.instance.task.clone());
+            }
             let (exit, threads) = match &program.state {
                 State::Running { .. } => (None, attributes::threads(&program.group)),
-                // Killed processes of the group may take time; until then it occupies its task.
-                State::Ended(_) if program.is_populated() => (None, Vec::new()),
                 State::Ended(Some(exit)) => (Some(*exit), Vec::new()),
+                State::Ended(None) if is_occupied => continue,
                 State::Ended(None) => {
                     self.forget(program_id(&self.by_name, &name));
                     continue;
@@ -269,7 +289,7 @@ impl Programs {
                 threads,
             });
         }
-        observed
+        (observed, occupied)
     }
 
     /// Stops a program.
@@ -305,19 +325,20 @@ impl Programs {
         }
     }
 
-    /// Notes that the process `sender` has reported that its program is ready. Returns the task, if
-    /// the process is one of a program.
-    pub(crate) fn note_ready(&mut self, sender: Tid) -> Option<String> {
-        let group = program_group::of_process(sender).ok()?;
+    /// Notes that the process `sender` has reported that its program is ready.
+    pub(crate) fn note_ready(&mut self, sender: Tid) -> Ready {
+        let Ok(group) = program_group::of_process(sender) else { return Ready::Foreign };
         let is_its = |program: &OneProgram| {
             mutate!("deployd-ready-sender", group.starts_with(program.group.path()), true)
         };
         let found = self.by_name.iter_mut().find(|(_, program)| is_its(program));
-        let (name, program) = found?;
-        program.instance.is_ready = true;
+        let Some((name, program)) = found else { return Ready::Foreign };
+        if std::mem::replace(&mut program.instance.is_ready, true) {
+            return Ready::Before;
+        }
         let (name, instance) = (name.clone(), program.instance.clone());
         self.write(&name, &instance);
-        Some(instance.task)
+        Ready::Now(instance.task)
     }
 
     fn of(&self, process: ProcessId) -> Option<&OneProgram> {
@@ -341,6 +362,27 @@ impl Programs {
     fn remove_empty_group(&self) {
         drop(std::fs::remove_dir(&self.group));
     }
+}
+
+/// Calls `start`, which waits for the exec of a child in `group`, and kills the child if that takes
+/// longer than [`START_TIMEOUT`].
+fn start_in_time(
+    group: &ProgramGroup,
+    start: impl FnOnce() -> io::Result<Child>,
+) -> io::Result<Child> {
+    let (started, over) = channel::<()>();
+    std::thread::scope(|scope| {
+        let watch = move || {
+            if over.recv_timeout(START_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
+                // Without a kill the start goes on.
+                drop(group.kill());
+            }
+        };
+        Builder::new().name("talea-start".into()).spawn_scoped(scope, watch)?;
+        let child = start();
+        drop(started);
+        child
+    })
 }
 
 fn program_id(programs: &BTreeMap<String, OneProgram>, name: &str) -> ProcessId {
@@ -392,5 +434,7 @@ fn first_process(group: &ProgramGroup) -> Option<ProcessHandle> {
     let processes = group.processes().ok()?;
     let oldest = processes.into_iter().filter_map(|pid| Some((proc::stat(pid).ok()?, pid)));
     let (_, pid) = oldest.min_by_key(|(stat, pid)| (stat.start_ticks, *pid))?;
-    ProcessHandle::open(pid).ok()
+    let handle = ProcessHandle::open(pid).ok()?;
+    // The process may have ended, and its number may be that of another one.
+    group.processes().ok()?.contains(&pid).then_some(handle)
 }

@@ -41,9 +41,11 @@ use crate::sys::{check, errno};
 use crate::users::Account;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, IsTerminal};
-use std::os::fd::{AsRawFd, RawFd};
+use std::io::{self, IsTerminal, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -175,7 +177,9 @@ impl Program {
     /// `variables` in its environment besides those of a login. Returns when the program executes.
     ///
     /// The program has no CAP_SYS_NICE and may take no real-time priority. Its standard input is
-    /// empty, its output goes to the standard error of this process, and its folder is `/`.
+    /// empty, and its folder is `/`. Its output goes where the standard error of this process goes,
+    /// through an open file of its own, so it cannot close or block that of others. In systemd's
+    /// journal its lines have the identifier `name`.
     ///
     /// # Errors
     /// `EINVAL` for a program without an account ([`Program::run_as`]), or the error of the step
@@ -183,6 +187,7 @@ impl Program {
     pub fn start_detached(
         &self,
         group: &ProgramGroup,
+        name: &str,
         variables: &[(&str, &OsStr)],
     ) -> io::Result<Child> {
         let account = self.account.as_ref().ok_or_else(|| errno(libc::EINVAL))?;
@@ -191,7 +196,8 @@ impl Program {
         let raw = procs.as_raw_fd();
         let mut command = Command::new(&self.file);
         command.arg0(&self.arguments[0]).args(&self.arguments[1..]).current_dir("/");
-        command.stdin(Stdio::null()).stdout(io::stderr());
+        let output = own_output(name)?;
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         set_login_environment(&mut command, account);
         command.envs(variables.iter().copied());
         let enter = move || {
@@ -278,6 +284,38 @@ unsafe fn enter_group(procs: RawFd) -> io::Result<()> {
     // SAFETY: a string that lives as long as the call.
     let written = unsafe { libc::write(procs, c"0".as_ptr().cast(), 1) };
     if written == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Socket of systemd's journal for the output of programs.
+const JOURNAL: &str = "/run/systemd/journal/stdout";
+
+/// Returns an open file of its own for what standard error of this process is: a terminal, a file
+/// or a pipe for writing only, or a stream to the journal in place of another socket. Without a
+/// journal or a reader of the pipe, the output is lost.
+///
+/// # Errors
+/// The kernel's error.
+fn own_output(name: &str) -> io::Result<OwnedFd> {
+    let flags = libc::O_NOCTTY | libc::O_NONBLOCK;
+    let opened = File::options().append(true).custom_flags(flags).open("/proc/self/fd/2");
+    match opened {
+        Ok(file) => {
+            // The open must not wait for the reader of a pipe; the program's writes may.
+            rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
+            Ok(file.into())
+        }
+        // A socket, or a pipe without a reader.
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
+            let Ok(mut stream) = UnixStream::connect(JOURNAL) else {
+                return Ok(File::options().write(true).open("/dev/null")?.into());
+            };
+            // Identifier, unit, priority (informational), prefixes of levels, three forwards.
+            stream.write_all(format!("{name}\n\n6\n1\n0\n0\n0\n").as_bytes())?;
+            stream.shutdown(Shutdown::Read)?;
+            Ok(stream.into())
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns the terminal of standard error for writing only, if standard error is a terminal. A

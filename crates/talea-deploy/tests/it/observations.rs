@@ -48,7 +48,7 @@ fn observe(
     seen: EffectNumber,
     programs: Vec<Program>,
 ) -> Vec<(EffectNumber, Effect)> {
-    machine.handle(now, Input::Observed(Observation { seen, programs }));
+    machine.handle(now, Input::Observed(Observation { seen, programs, occupied: Vec::new() }));
     changes(machine)
 }
 
@@ -77,6 +77,24 @@ fn d2_an_exit_that_is_observed_again_is_one_failure() {
     assert_eq!(observe(&mut machine, now, before, vec![exited.clone()]), []);
     assert_eq!(observe(&mut machine, now, AFTER_ALL, vec![exited, program(8, None)]), []);
     assert_eq!(machine.status().tasks[0].counters.failures, 1);
+}
+
+#[test]
+fn d2_the_next_program_waits_for_the_processes_of_the_last_one() {
+    let (mut machine, now) = machine();
+    observe(&mut machine, now, EffectNumber(0), vec![]);
+    observe(&mut machine, now, AFTER_ALL, vec![program(7, None)]);
+    let occupied = vec![program(7, None).task];
+    for _ in 0..2 {
+        let programs = vec![program(7, Some(Exit::Code(1)))];
+        let seen = AFTER_ALL;
+        let occupied = occupied.clone();
+        machine.handle(now, Input::Observed(Observation { seen, programs, occupied }));
+        assert_eq!(changes(&mut machine), []);
+        assert_eq!(machine.status().tasks[0].counters.failures, 1);
+    }
+    let started = observe(&mut machine, now, AFTER_ALL, vec![]);
+    assert!(matches!(started[..], [(_, Effect::Start { .. })]), "{started:?}");
 }
 
 #[test]

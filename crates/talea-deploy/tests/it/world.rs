@@ -296,7 +296,7 @@ impl World {
             is_ready: program.ready_at <= self.now,
             threads: program.threads.iter().map(|(&id, &attr)| Thread { id, attr }).collect(),
         });
-        Observation { seen: self.seen, programs: programs.collect() }
+        Observation { seen: self.seen, programs: programs.collect(), occupied: Vec::new() }
     }
 
     pub(crate) fn thread_mut(&mut self, thread: ThreadId) -> Option<&mut Attr> {
