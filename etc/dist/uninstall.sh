@@ -27,6 +27,13 @@ if [ -z "$root" ]; then
     if [ -d /run/systemd/system ]; then
         systemctl disable --now talead.socket talead.service talead-plugin.socket talea-deploy.service || true
     fi
+    # Programs that no daemon ends: it was stopped before, or the command is not installed.
+    for file in /run/talea-deploy/programs/*; do
+        group=$(sed -n 's/.*"group": *"\([^"]*\)".*/\1/p' "$file" 2>/dev/null) || true
+        if [ -n "$group" ] && [ -e "$group/cgroup.kill" ]; then
+            echo 1 >"$group/cgroup.kill" || true
+        fi
+    done
 fi
 while read -r file; do
     case $file in
