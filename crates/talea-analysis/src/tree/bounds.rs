@@ -10,6 +10,7 @@
 //! | --- | --- |
 //! | `competition` | context of a node: supply, interference, blocking |
 //! | `interference` | curves of a node on its siblings |
+//! | `responses` | response under fixed priorities, from the context |
 //! | `servers` | supply of a server |
 //! | `edf` | a level by deadline |
 //! | `global` | several CPUs |
