@@ -53,6 +53,9 @@ use std::time::Duration;
 use talea_core::CpuSet;
 use talea_core::mutate;
 
+/// Highest number of a signal.
+const MAX_SIGNAL: libc::c_int = 64;
+
 /// Executable file with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
@@ -213,6 +216,10 @@ impl Program {
                 let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
                 libc::sigemptyset(none.as_mut_ptr());
                 libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+                // An ignored signal stays ignored through an exec, as SIGHUP below nohup.
+                for signal in 1..=MAX_SIGNAL {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
                 libc::umask(0o022);
                 enter_group(raw)?;
                 drop_scheduling_rights();

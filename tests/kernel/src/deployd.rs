@@ -53,9 +53,11 @@ impl Deployd {
         self.child.as_ref().expect("a running daemon").id() as i32
     }
 
-    /// Returns the command that starts the daemon, without its standard error.
+    /// Returns the command that starts the daemon, without its standard error. The daemon ignores
+    /// SIGHUP, as below nohup: its programs must not.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(program("talea-deployd"));
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(program("talea-deployd"));
         command.arg("--state").arg(self.state()).arg("--runtime").arg(self.runtime());
         command.stdin(Stdio::null()).env_remove("NOTIFY_SOCKET");
         command

@@ -31,9 +31,10 @@ fn d10_a_failing_program_restarts_until_its_attempts_are_used() {
     let status = deployd.status();
     assert!(status.has_problem());
     deployd.running("ok");
-    let log = deployd.log();
-    assert_eq!(log.matches("fails: exited with status 7").count(), 4, "{log}");
-    assert_eq!(log.matches("missing: /no/such/program was not started").count(), 4, "{log}");
+    for line in ["fails: exited with status 7", "missing: /no/such/program was not started"] {
+        eventually(line, || deployd.log().matches(line).count() >= 4);
+        assert_eq!(deployd.log().matches(line).count(), 4, "{}", deployd.log());
+    }
     eventually("exited programs leave no file", || deployd.instances().len() == 1);
 }
 
