@@ -17,7 +17,7 @@ const REQUIRED: [Needed; 3] =
     [("cc", "gcc libc6-dev"), ("c++", "g++"), ("pkg-config", "pkg-config")];
 
 /// Programs without which some tests skip themselves and the step `guest` is skipped.
-const OPTIONAL: [Needed; 17] = [
+const OPTIONAL: [Needed; 18] = [
     ("chromium", "chromium"),
     ("node", "nodejs"),
     ("protoc", "protobuf-compiler"),
@@ -34,6 +34,7 @@ const OPTIONAL: [Needed; 17] = [
     ("pw-profiler", "pipewire-bin"),
     ("wireplumber", "wireplumber"),
     ("/usr/libexec/xdg-desktop-portal", "xdg-desktop-portal"),
+    ("promtool", "prometheus"),
     ("/usr/lib/python3/dist-packages/prometheus_client/__init__.py", "python3-prometheus-client"),
 ];
 
@@ -72,7 +73,8 @@ pub(crate) fn ensure_packages(
         // Lists that are old name packages that the mirror no longer has.
         shell::stream(shell::program("apt-get", &["update"]), |_| ())?;
         let mut install = shell::program("apt-get", &["install", "-y", "--no-install-recommends"]);
-        install.args(&packages).env("DEBIAN_FRONTEND", "noninteractive");
+        // In run level 1 a package starts no service.
+        install.args(&packages).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
         shell::stream(install, line)?;
         if missing().next().is_none() {
             return Ok(None);

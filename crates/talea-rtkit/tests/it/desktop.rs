@@ -104,6 +104,21 @@ impl SessionBus {
     /// Starts the portal, and waits until it serves.
     pub(crate) fn portal(&self) -> Process {
         let portal = Process::start(&mut self.logged(&[PORTAL]));
+        // A call to a name without an owner would make the bus start another portal.
+        let owner = [
+            "dbus-send",
+            "--session",
+            "--print-reply",
+            "--dest=org.freedesktop.DBus",
+            "/org/freedesktop/DBus",
+            "org.freedesktop.DBus.GetConnectionUnixProcessID",
+            "string:org.freedesktop.portal.Desktop",
+        ];
+        let pid = format!("uint32 {}", portal.pid());
+        eventually("the portal has its name", || {
+            let answer = self.command(&owner).output().expect("dbus-send");
+            String::from_utf8_lossy(&answer.stdout).trim_end().ends_with(&pid)
+        });
         let line = [
             "dbus-send",
             "--session",
