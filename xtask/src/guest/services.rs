@@ -20,24 +20,34 @@ const TESTS: &str = "services";
 pub(super) const KERNEL_WORDS: &str =
     "systemd.unit=talea-guest.service systemd.show_status=false systemd.log_target=journal";
 /// Installed files and folders that the guest has.
-pub(super) const INSTALLED: [&str; 7] = [
+pub(super) const INSTALLED: [&str; 9] = [
     "etc",
     "usr/bin",
     "usr/sbin",
     "usr/libexec/talea/talea-plugin-host",
+    "usr/libexec/talea/talea-rtkit",
     "usr/lib/systemd",
     "usr/lib/sysusers.d",
     "usr/lib/talea",
+    "usr/share/dbus-1",
 ];
 /// Programs among them.
-pub(super) const PROGRAMS: [&str; 3] =
-    ["usr/bin/talea", "usr/sbin/talead", "usr/libexec/talea/talea-plugin-host"];
+pub(super) const PROGRAMS: [&str; 4] = [
+    "usr/bin/talea",
+    "usr/sbin/talead",
+    "usr/libexec/talea/talea-plugin-host",
+    "usr/libexec/talea/talea-rtkit",
+];
 /// Other files of the guest: their paths and their text.
-pub(super) const FILES: [(&str, &str); 1] = [(
-    "etc/systemd/system/talea-guest.service",
-    "[Unit]\nDescription=Tests of Talea\nFailureAction=poweroff-immediate\n\
-     [Service]\nType=oneshot\nExecStart=/init\nTimeoutStartSec=8min\n",
-)];
+pub(super) const FILES: [(&str, &str); 2] = [
+    (
+        "etc/systemd/system/talea-guest.service",
+        "[Unit]\nDescription=Tests of Talea\nFailureAction=poweroff-immediate\n\
+         [Service]\nType=oneshot\nExecStart=/init\nTimeoutStartSec=8min\n",
+    ),
+    // The package's script makes this user, and no script runs.
+    ("etc/sysusers.d/dbus.conf", "u messagebus - \"System bus\" /run/dbus\n"),
+];
 
 /// Plugins from outside that the guest has: their names and their sources.
 const PLUGINS: [(&str, &str); 3] = [

@@ -17,8 +17,16 @@ use std::process::Command;
 /// Suite of the packages. Its systemd is the oldest on which the units are tested.
 const SUITE: &str = "bookworm";
 /// Packages, besides those on which they depend.
-const PACKAGES: [&str; 7] =
-    ["coreutils", "dash", "dpkg", "init-system-helpers", "perl-base", "systemd", "usr-is-merged"];
+const PACKAGES: [&str; 8] = [
+    "coreutils",
+    "dash",
+    "dbus",
+    "dpkg",
+    "init-system-helpers",
+    "perl-base",
+    "systemd",
+    "usr-is-merged",
+];
 /// Folders that are links on a system with a merged `/usr`.
 const MERGED: [&str; 4] = ["bin", "lib", "lib64", "sbin"];
 /// Folders that no package of the guest has.

@@ -175,6 +175,29 @@ fn rttime_limits(process: i32) -> [String; 2] {
     [words[3].clone(), words[4].clone()]
 }
 
+/// The package has an activation file, so the portal's question starts the front end.
+#[test]
+fn a_portal_that_starts_first_gets_the_limit_by_activation() {
+    needs_root!();
+    needs!("PipeWire with WirePlumber and the tools", is_installed());
+    needs!("xdg-desktop-portal", Path::new(PORTAL).exists());
+    let bench = Bench::new("rtkit-activation");
+    let daemon = Daemon::start(&bench, &rules(Some("fp")));
+    let bus = Bus::with_activation(&bench, &daemon);
+    let session = SessionBus::start(&bench, "session", &bus);
+    assert_eq!(bus.said(), "", "no front end runs");
+    let portal = session.portal();
+    assert!(bus.said().contains("serving"), "{}", bus.said());
+    let session = Session::on(&bench, session, Some(portal));
+    for (thread, attr) in data_threads(&session) {
+        assert!(matches!(attr.policy, Policy::Fifo(_)), "thread {thread}: {attr:?}");
+    }
+    for process in session.processes() {
+        assert_eq!(rttime_limits(process), ["200000", "200000"], "process {process}");
+    }
+}
+
+/// Without activation, a portal that starts first publishes 0 until it ends.
 #[test]
 fn a_portal_that_started_before_the_name_kills_no_client() {
     needs_root!();

@@ -8,6 +8,9 @@ use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Daemon, eventually};
 /// User of the front end; exists on no machine.
 pub(crate) const FRONT_END: u32 = 60_010;
 
+/// Name of the front end on the bus.
+const NAME: &str = "org.freedesktop.RealtimeKit1";
+
 /// Policy of the package for the bus.
 pub(crate) const POLICY: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../etc/dbus/org.freedesktop.RealtimeKit1.conf");
@@ -58,6 +61,15 @@ pub(crate) fn named_users(bench: &Bench) -> PathBuf {
     bench.write("passwd", &users)
 }
 
+/// Copies the front end to a folder that its user reads. Returns the copy.
+fn front_end_program(bench: &Bench) -> PathBuf {
+    let program = bench.path("talea-rtkit");
+    if !program.exists() {
+        copy(env!("CARGO_BIN_EXE_talea-rtkit"), &program);
+    }
+    program
+}
+
 /// A private bus of type system.
 pub(crate) struct Bus {
     socket: PathBuf,
@@ -71,8 +83,32 @@ impl Bus {
         Bus::with_policies(bench, "bus", &[Path::new(POLICY)])
     }
 
+    /// Starts a bus that starts the front end at the first call to its name, as the bus of a system
+    /// does by the activation file of the package.
+    pub(crate) fn with_activation(bench: &Bench, daemon: &Daemon) -> Bus {
+        let services = bench.path("services");
+        std::fs::create_dir(&services).expect("a folder");
+        let log = bench.path("bus-front-end.log");
+        let program = front_end_program(bench);
+        let command = format!(
+            "exec setpriv --reuid {FRONT_END} --regid {FRONT_END} --clear-groups {} --socket {} \
+             2>{}",
+            program.display(),
+            daemon.socket().display(),
+            log.display(),
+        );
+        let service = format!("[D-BUS Service]\nName={NAME}\nExec=/bin/sh -c \"{command}\"\n");
+        std::fs::write(services.join(format!("{NAME}.service")), service).expect("a file");
+        let folder = format!("<servicedir>{}</servicedir>", services.display());
+        Bus::configured(bench, "bus", &[Path::new(POLICY)], &folder)
+    }
+
     /// Starts the bus `name` with these policy files.
     pub(crate) fn with_policies(bench: &Bench, name: &str, policies: &[&Path]) -> Bus {
+        Bus::configured(bench, name, policies, "")
+    }
+
+    fn configured(bench: &Bench, name: &str, policies: &[&Path], services: &str) -> Bus {
         let include =
             |all: String, policy: &&Path| format!("{all}<include>{}</include>", policy.display());
         let includes = policies.iter().fold(String::new(), include);
@@ -98,6 +134,7 @@ impl Bus {
                 <allow send_destination=\"org.freedesktop.DBus\"/>
               </policy>
               {includes}
+              {services}
             </busconfig>",
             socket.display(),
         );
@@ -132,11 +169,7 @@ impl Bus {
     /// Starts the front end as user [`FRONT_END`], and waits until it serves.
     pub(crate) fn front_end(&self, bench: &Bench, daemon: &Daemon, options: &[&str]) -> Process {
         use std::os::unix::process::CommandExt;
-        let program = bench.path("talea-rtkit");
-        if !program.exists() {
-            copy(env!("CARGO_BIN_EXE_talea-rtkit"), &program);
-        }
-        let mut command = self.command(program);
+        let mut command = self.command(front_end_program(bench));
         command.arg("--socket").arg(daemon.socket()).args(options);
         let log = std::fs::File::create(&self.log).expect("a log");
         command.uid(FRONT_END).gid(FRONT_END).stderr(log);

@@ -7,6 +7,7 @@
 //! A scenario is a file and its line here.
 #![forbid(unsafe_code)]
 
+mod activation;
 mod plugins;
 mod repair;
 mod scene;
