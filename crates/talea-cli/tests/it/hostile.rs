@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use talea_sim::rng::Rng;
 
 /// Wall time after which a command counts as endless. Its limit is a tenth of a second of CPU time.
-const WATCHDOG: Duration = Duration::from_secs(20);
+const WATCHDOG: Duration = Duration::from_secs(10);
 /// Address space of a command: an allocation beyond it aborts the command, so that it ends by a
 /// signal.
 const MEMORY_KIB: u32 = 1 << 20;
