@@ -187,7 +187,7 @@ fn a_portal_that_starts_first_gets_the_limit_by_activation() {
     let session = SessionBus::start(&bench, "session", &bus);
     assert_eq!(bus.said(), "", "no front end runs");
     let portal = session.portal();
-    assert!(bus.said().contains("serving"), "{}", bus.said());
+    eventually("the front end runs", || bus.said().contains("serving"));
     let session = Session::on(&bench, session, Some(portal));
     for (thread, attr) in data_threads(&session) {
         assert!(matches!(attr.policy, Policy::Fifo(_)), "thread {thread}: {attr:?}");

@@ -70,6 +70,11 @@ fn front_end_program(bench: &Bench) -> PathBuf {
     program
 }
 
+/// Returns the file with what the front end on the bus `name` has written.
+fn front_end_log(bench: &Bench, name: &str) -> PathBuf {
+    bench.path(&format!("{name}-front-end.log"))
+}
+
 /// A private bus of type system.
 pub(crate) struct Bus {
     socket: PathBuf,
@@ -88,7 +93,7 @@ impl Bus {
     pub(crate) fn with_activation(bench: &Bench, daemon: &Daemon) -> Bus {
         let services = bench.path("services");
         std::fs::create_dir(&services).expect("a folder");
-        let log = bench.path("bus-front-end.log");
+        let log = front_end_log(bench, "bus");
         let program = front_end_program(bench);
         let command = format!(
             "exec setpriv --reuid {FRONT_END} --regid {FRONT_END} --clear-groups {} --socket {} \
@@ -144,7 +149,7 @@ impl Bus {
         command.args(["--nofork", "--nopidfile", "--config-file"]).arg(config);
         let process = Process::start(command.stderr(Stdio::null()));
         eventually("the bus listens", || socket.exists());
-        Bus { socket, log: bench.path(&format!("{name}-front-end.log")), _process: process }
+        Bus { socket, log: front_end_log(bench, name), _process: process }
     }
 
     /// Returns a command whose system bus is this one.
