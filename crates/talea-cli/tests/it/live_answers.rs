@@ -225,11 +225,13 @@ fn a_time_limit_that_would_kill_the_program_is_refused_in_the_words_of_doctor() 
         assert_eq!(ended.code, Some(if command == "run" { 125 } else { 3 }), "{}", ended.err);
         assert!(format!("{}{}", ended.out, ended.err).contains(meaning), "{}", ended.err);
     }
-    let declared = ["run", "--period", "10ms", "--runtime", "2ms", "--plugin", "rm", "--", "true"];
-    let ended = limited("1000:1000", &declared);
+    // The limit that suffices is far above what `true` needs, also on a slow machine.
+    let declared = ["run", "--period", "1s", "--runtime", "200ms", "--plugin", "rm", "--", "true"];
+    let ended = limited("199000:199000", &declared);
     assert_eq!(ended.code, Some(125));
-    assert!(ended.err.contains("is 1ms, less than its runtime of 2ms"), "{}", ended.err);
-    assert_eq!(limited("2000:2000", &declared).code, Some(0));
+    assert!(ended.err.contains("is 199ms, less than its runtime of 200ms"), "{}", ended.err);
+    let enough = limited("200000:200000", &declared);
+    assert_eq!(enough.code, Some(0), "{}", enough.err);
 }
 
 #[test]

@@ -63,6 +63,16 @@ impl Row {
     }
 }
 
+/// Lets a thread compute and waits until it sleeps. It answers before it sleeps, and whether the
+/// kernel defers a policy depends on it.
+#[track_caller]
+fn work(agent: &Agent, tid: i32) {
+    agent.work(tid, 1);
+    eventually("the thread sleeps", || {
+        proc::stat(kernel::tid(tid)).is_ok_and(|stat| stat.state == b'S')
+    });
+}
+
 /// A thread of the agent, and the CPUs that its cpuset permits.
 struct Thread<'a> {
     agent: &'a Agent,
@@ -76,7 +86,7 @@ impl<'a> Thread<'a> {
     /// Starts a thread, which sleeps on one of its CPUs.
     fn new(agent: &'a Agent, client: &'a Client<'a>) -> Thread<'a> {
         let tid = agent.thread();
-        agent.work(tid, 1);
+        work(agent, tid);
         let before = (kernel::attr(tid), kernel::affinity(tid));
         Thread { agent, client, tid, allowed: before.1, before }
     }
@@ -120,12 +130,12 @@ impl<'a> Thread<'a> {
     /// Wakes the thread, which then has what the row grants.
     #[track_caller]
     fn wake(&self, row: &Row, runtime_ms: u64) {
-        self.agent.work(self.tid, 1);
+        work(self.agent, self.tid);
         eventually("a thread that is awake has its policy", || {
             kernel::policy(self.tid).is_realtime()
         });
         self.assert_has(row, runtime_ms);
-        self.agent.work(self.tid, 1);
+        work(self.agent, self.tid);
         let on = proc::stat(kernel::tid(self.tid)).expect("a living thread").cpu;
         assert!(row.cpus.contains(on), "{}: ran on CPU {on}", row.name);
     }

@@ -123,6 +123,27 @@ fn explain_gives_the_answer_of_create_and_attach_in_fifty_random_worlds() {
                 refused += 1;
                 assert_eq!(Some(said.code), refusal.map(|refusal| refusal.code), "{world}");
             }
+            (Some(_), Reply::Refused(said)) => {
+                // A survey between both requests found threads that had started since the last.
+                let again = ask_for(&client, &Request::Explain, task, tid);
+                let Reply::Explained { refusal: Some(refusal), .. } = &again else {
+                    panic!("{world}: {answers:?}, then {said:?}, then {again:?}")
+                };
+                assert_eq!(said.code, refusal.code, "{world}: {answers:?}, then {again:?}");
+                undetected += 1;
+            }
+            (None, Reply::Done) => {
+                // A survey between both requests missed threads that had ended since the last.
+                other.end_thread(tid);
+                client.close();
+                let (free, next) = (other.connect(&daemon), other.thread());
+                sched::set_affinity(kernel::tid(next), &mask).expect("an affinity");
+                let again = ask_for(&free, &Request::Explain, task, next);
+                let Reply::Explained { chosen: Some(_), .. } = again else {
+                    panic!("{world}: {answers:?}, then granted, then {again:?}")
+                };
+                undetected += 1;
+            }
             (chosen, run) => panic!("{world}: {chosen:?} {answers:?}, but {run:?}"),
         }
     }
