@@ -107,6 +107,7 @@ impl Install {
             "talea-cli",
             "talea-daemon",
             "talea-deployd",
+            "talea-governor",
             "talea-plugin-host",
             "talea-rtkit",
             "talea-capi",
@@ -128,7 +129,10 @@ impl Install {
         self.copy(&built.join("talead"), "sbin/talead", 0o755)?;
         self.copy(&built.join("talea-deployd"), "sbin/talea-deployd", 0o755)?;
         self.copy(&built.join("talea-rtkit"), "libexec/talea/talea-rtkit", 0o755)?;
-        self.copy(&built.join("talea-plugin-host"), "libexec/talea/talea-plugin-host", 0o755)
+        for internal in ["talea-governor", "talea-plugin-host"] {
+            self.copy(&built.join(internal), &format!("libexec/talea/{internal}"), 0o755)?;
+        }
+        Ok(())
     }
 
     fn libraries(&self) -> Result<()> {

@@ -25,7 +25,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -33,7 +33,7 @@ use std::time::Duration;
 use talea_core::mutate;
 use talea_os::seqpacket::{self, Sender};
 use talea_os::spawn::{Child, Sandbox, describe_exit, spawn_apart};
-use talea_os::{Tid, files, peer, users};
+use talea_os::{Tid, files, launch, peer, users};
 use talea_proto::host::HOST_UIDS;
 
 /// Program that hosts a plugin.
@@ -141,7 +141,7 @@ impl HostProcess {
         }
         let program = match program {
             Some(program) => program.to_owned(),
-            None => find_host_program()?,
+            None => launch::internal_program(HOST_PROGRAM).map_err(|error| error.to_string())?,
         };
         // The child executes this file, so the file must be as trustworthy as the daemon itself.
         files::check_trusted(&program).map_err(|untrusted| untrusted.to_string())?;
@@ -273,23 +273,6 @@ fn own_uid(taken: &[u32]) -> Result<Option<u32>, String> {
     let unused =
         users::unused_uid(HOST_UIDS, taken).map_err(|error| format!("an unused uid: {error}"))?;
     unused.map(Some).ok_or_else(|| format!("every uid of {HOST_UIDS:?} is in use"))
-}
-
-/// Searches the host program beside the daemon's own program, then in the directory for internal
-/// programs of an installation.
-fn find_host_program() -> Result<PathBuf, String> {
-    let own = std::env::current_exe()
-        .map_err(|error| format!("the path of this program is unknown: {error}"))?;
-    let beside = own.parent().unwrap_or(Path::new("/"));
-    let places = [beside.join(HOST_PROGRAM), beside.join("../libexec/talea").join(HOST_PROGRAM)];
-    match places.iter().find(|place| place.is_file()) {
-        Some(found) => Ok(found.clone()),
-        None => Err(format!(
-            "{HOST_PROGRAM} is neither in {} nor in {}; install it there",
-            beside.display(),
-            places[1].parent().unwrap_or(beside).display()
-        )),
-    }
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use crate::sha256::sha256;
 use std::collections::BTreeSet;
 use std::fmt;
-use talea_core::health::Health;
-use talea_core::{Attr, CpuSet};
+use talea_core::health::{Health, OnFailure, Restart, RestartOn};
+use talea_core::{Attr, CpuSet, Policy, Span};
 
 /// Hash of the text of a system file with all included files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,7 +31,8 @@ impl fmt::Display for FileHash {
 /// Desired state of a deployment.
 ///
 /// Invariants, checked by [`Generation::new`]: the names of tasks are unique; each task has a root,
-/// a program, and CPUs of its root.
+/// a program, and CPUs of its root; a root with governed tasks has one governor, which governs them
+/// and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generation {
     number: u64,
@@ -52,12 +53,49 @@ pub struct RootSpec {
 }
 
 /// Program of a task with the user that it runs as.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Command {
     /// Program with its arguments; at least one word.
     pub words: Vec<String>,
     /// Account of the program's processes; `None` stands for the account of the driver.
     pub user: Option<String>,
+    /// Part of the program in its root.
+    pub role: Role,
+}
+
+/// Part of a program in its root.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Linux schedules the threads by the attributes of the task, which the machine keeps.
+    #[default]
+    Linux,
+    /// A governor schedules the threads: the program starts frozen, on these CPUs, in the control
+    /// group of its task.
+    Governed(CpuSet),
+    /// The program is the governor of its root, with the hash of what it governs.
+    Governor(FileHash),
+}
+
+/// Root of a governor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Governed {
+    /// Name of the root.
+    pub root: String,
+    /// CPUs of the root.
+    pub cpus: CpuSet,
+    /// Text of a system file with this root alone, which includes no other file.
+    pub system: String,
+    /// Names of the tasks of the root.
+    pub tasks: Vec<String>,
+}
+
+impl Governed {
+    /// Returns the hash, which differs if a governor must be replaced.
+    pub fn hash(&self) -> FileHash {
+        let cpus = self.cpus.to_string();
+        let first = [self.root.as_str(), &cpus, &self.system];
+        FileHash::of(first.into_iter().chain(self.tasks.iter().map(String::as_str)))
+    }
 }
 
 /// Task of a generation.
@@ -73,6 +111,42 @@ pub struct TaskSpec {
     pub attr: Attr,
     /// Readiness, and actions at failures.
     pub health: Health,
+    /// Root that the program governs, if it is a governor.
+    pub governed: Option<Governed>,
+}
+
+/// Time within which a governor must govern.
+const GOVERNOR_READY: Span = Span::from_ns(5_000_000_000);
+/// Wait before the first restart of a governor. A killed one keeps its groups frozen for a second.
+const GOVERNOR_BACKOFF: Span = Span::from_ns(10_000_000);
+/// Longest wait before a restart of a governor.
+const GOVERNOR_MAX_BACKOFF: Span = Span::from_ns(10_000_000_000);
+
+impl TaskSpec {
+    /// Returns the governor of root number `root`. Its words are the name of the program, the root
+    /// and the tasks; the driver has its command line. It restarts without a limit of attempts.
+    pub fn governor(root: usize, governed: Governed) -> TaskSpec {
+        let first = ["talea-governor".to_owned(), governed.root.clone()];
+        let words = first.into_iter().chain(governed.tasks.iter().cloned()).collect();
+        let restart = Restart {
+            when: RestartOn::Always,
+            attempts: u32::MAX,
+            within: GOVERNOR_MAX_BACKOFF,
+            backoff: GOVERNOR_BACKOFF,
+        };
+        TaskSpec {
+            name: format!("{} (governor)", governed.root),
+            root,
+            command: Command { words, user: None, role: Role::Governor(governed.hash()) },
+            attr: Attr {
+                policy: Policy::Other { nice: 0 },
+                reset_on_fork: false,
+                cpus: CpuSet::EMPTY,
+            },
+            health: Health { ready: Some(GOVERNOR_READY), on_failure: OnFailure::Restart, restart },
+            governed: Some(governed),
+        }
+    }
 }
 
 /// Reason why a generation is invalid.
@@ -86,6 +160,9 @@ pub enum InvalidGeneration {
     NoProgram(String),
     /// This task uses CPUs that its root does not own.
     ForeignCpus(String),
+    /// This governed task has not exactly one governor, which governs the governed tasks of its
+    /// root; or this governor governs something else than its root.
+    Ungoverned(String),
 }
 
 impl fmt::Display for InvalidGeneration {
@@ -96,6 +173,9 @@ impl fmt::Display for InvalidGeneration {
             InvalidGeneration::NoProgram(task) => write!(f, "{task} has no program"),
             InvalidGeneration::ForeignCpus(task) => {
                 write!(f, "{task} uses CPUs that its root does not own")
+            }
+            InvalidGeneration::Ungoverned(task) => {
+                write!(f, "{task} and the governor of its root do not fit")
             }
         }
     }
@@ -131,6 +211,9 @@ impl Generation {
             }
             if !task.attr.cpus.is_subset(&root.cpus) {
                 return Err(InvalidGeneration::ForeignCpus(name()));
+            }
+            if !is_governed_well(task, root, &tasks) {
+                return Err(InvalidGeneration::Ungoverned(name()));
             }
         }
         Ok(Generation { number, hash, is_unproved, roots, tasks, report })
@@ -175,5 +258,25 @@ impl Generation {
     /// Returns the task with this name.
     pub fn task(&self, name: &str) -> Option<&TaskSpec> {
         self.tasks.iter().find(|task| task.name == name)
+    }
+}
+
+/// Whether a task and the governor of its root fit. A task that Linux schedules needs none.
+fn is_governed_well(task: &TaskSpec, root: &RootSpec, all: &[TaskSpec]) -> bool {
+    let of_root = || all.iter().filter(|other| other.root == task.root);
+    match (task.command.role, &task.governed) {
+        (Role::Linux, None) => true,
+        (Role::Governed(cpus), None) => {
+            let governors = of_root().filter(|other| other.governed.is_some()).count();
+            governors == 1 && cpus == root.cpus
+        }
+        (Role::Governor(hash), Some(governed)) => {
+            let is_governed = |of: &&TaskSpec| matches!(of.command.role, Role::Governed(_));
+            let names = of_root().filter(is_governed).map(|other| &other.name);
+            hash == governed.hash()
+                && (&governed.root, governed.cpus) == (&root.name, root.cpus)
+                && names.eq(&governed.tasks)
+        }
+        _ => false,
     }
 }

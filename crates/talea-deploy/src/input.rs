@@ -1,6 +1,6 @@
 //! Inputs and effects of a deployment.
 
-use crate::generation::{Command, Generation};
+use crate::generation::{Command, Generation, Governed};
 pub use crate::ids::{EffectNumber, Errno, ProcessId, RequestId, SettingKind, ThreadId};
 use crate::inactive::Inactive;
 use crate::record::Record;
@@ -152,6 +152,8 @@ pub enum Effect {
         command: Command,
         /// Attributes of its first thread.
         attr: Attr,
+        /// Root that it governs, if it is a governor.
+        governed: Option<Governed>,
     },
     /// Stops a program.
     Stop {

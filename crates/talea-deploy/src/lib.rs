@@ -43,7 +43,9 @@ pub mod text;
 pub use deployment::{Deployment, INSPECTION_PERIOD, STOP_GRACE};
 pub use difference::Difference;
 pub use drift::{CONTENTION_WINDOW, MAX_REPAIRS, MAX_SETS, REFUSED_RETRY};
-pub use generation::{Command, FileHash, Generation, InvalidGeneration, RootSpec, TaskSpec};
+pub use generation::{
+    Command, FileHash, Generation, Governed, InvalidGeneration, Role, RootSpec, TaskSpec,
+};
 pub use inactive::Inactive;
 pub use input::{Effect, EffectNumber, Event, Input, Observation, ProcessId, Request, ThreadId};
 pub use record::Record;

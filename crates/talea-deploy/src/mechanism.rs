@@ -3,10 +3,11 @@
 //! | mechanism | roots | threads of a program |
 //! | --- | --- | --- |
 //! | *linux* | one CPU, one preemptive scheduler: `fp`, `rm`, `dm`, `criticality`, `fifo`, `rr` with the kernel's quantum | `SCHED_FIFO` at the level of the task, or `SCHED_RR` |
-//! | *freeze* | all others with one CPU | a dispatcher freezes and thaws the control group of the program by the engine's orders |
+//! | *freeze* | all others with one CPU | a governor freezes and thaws the control group of the program by the engine's orders |
 //!
 //! The kernel alone keeps a *linux* root in force, so it outlives every process of Talea. Children
-//! of a program inherit its policy, as in a run (decision 10).
+//! of a program inherit its policy, as in a run (decision 10). The governor of a *freeze* root is a
+//! process of its own; [`crate::generation::Role`] has what the machine does for it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,13 +22,15 @@ pub const MIN_LEVEL: u8 = 51;
 /// Level of the threads of a program that no thread of it wants the CPU for, under *freeze*. A
 /// program that is ordered to run is one level below.
 pub const IDLE_PROGRAM_LEVEL: u8 = 92;
+/// Level of the threads of a program that runs under *freeze*, also of one that starts.
+pub const START_LEVEL: u8 = IDLE_PROGRAM_LEVEL - 1;
 
 /// Mechanism of a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
     /// The kernel schedules the threads by their attributes.
     Linux,
-    /// A dispatcher freezes and thaws the control groups of programs.
+    /// A governor freezes and thaws the control groups of programs.
     Freeze,
 }
 
@@ -47,7 +50,8 @@ pub struct RootPlan {
     pub mechanism: Mechanism,
     /// Reason for the mechanism, as part of a sentence.
     pub reason: String,
-    /// `attrs[t]`: attributes of the threads of the program of task `t`.
+    /// `attrs[t]`: attributes of the threads of the program of task `t`. Under *freeze*, those with
+    /// which it starts.
     pub attrs: Vec<Attr>,
 }
 
@@ -56,7 +60,7 @@ pub fn plan(tree: &Tree, cpus: CpuSet, quantum: Option<Span>) -> RootPlan {
     let (mechanism, reason, policies) = match linux(tree, quantum) {
         Ok((policies, reason)) => (Mechanism::Linux, reason, policies),
         Err(reason) => {
-            let level = Policy::Rr(Priority(IDLE_PROGRAM_LEVEL));
+            let level = Policy::Rr(Priority(START_LEVEL));
             let is_task = |spec: &NodeSpec| matches!(spec, NodeSpec::Task(_));
             let tasks = tree.nodes().filter(|(_, node)| is_task(&node.spec)).count();
             (Mechanism::Freeze, reason, vec![level; tasks])

@@ -7,11 +7,18 @@
 //!    also a second one of the same task.
 //! 3. A task starts its program if no program of its name runs, stops or is on its way, and no
 //!    process of an ended one is left.
-//! 4. The threads of a program that plays an active task have the task's attributes.
+//! 4. The threads of a program that plays an active task have the task's attributes, if Linux
+//!    schedules them.
+//!
+//! A governor is a program like the others, and the program of a governed task needs no order
+//! between them: it starts frozen, and stays so until its governor runs. A governor that ends
+//! leaves its groups frozen, and releases them after a second; the machine starts the next one
+//! before that. A program that is stopped together with its governor handles the request when it is
+//! released, as an ordinary program.
 
 use crate::deployment::{Deployment, INSPECTION_PERIOD, STOP_GRACE, Stop};
 use crate::drift::{Action, KINDS, missing};
-use crate::generation::TaskSpec;
+use crate::generation::{Role, TaskSpec};
 use crate::ids::{EffectNumber, ProcessId};
 use crate::inactive::Inactive;
 use crate::input::{
@@ -168,7 +175,8 @@ impl Deployment {
         seen: EffectNumber,
         now: Monotonic,
     ) {
-        if self.stops.contains_key(&program.process) {
+        let is_governed = mutate!("deploy-governed", spec.command.role != Role::Linux, false);
+        if is_governed || self.stops.contains_key(&program.process) {
             return;
         }
         let mut old = std::mem::take(&mut self.tasks[index].threads);
@@ -273,8 +281,8 @@ impl Deployment {
         if is_waiting || mutate!("deploy-inactive", state.inactive.is_some(), false) {
             return;
         }
-        let (task, command) = (spec.name.clone(), spec.command.clone());
-        let start = self.emit(Effect::Start { task, command, attr: spec.attr });
+        let TaskSpec { name: task, command, governed, .. } = spec.clone();
+        let start = self.emit(Effect::Start { task, command, attr: spec.attr, governed });
         self.starts.insert(spec.name.clone(), start);
         self.tasks[index].order_start(start, now);
     }

@@ -275,7 +275,9 @@ impl Driver {
                 self.observe(number);
                 Ok(())
             }
-            Effect::Start { task, command, attr } => self.programs.start(&task, &command, &attr),
+            Effect::Start { task, command, attr, governed } => {
+                self.programs.start(&task, &command, &attr, governed.as_ref())
+            }
             Effect::Stop { process, signal } => {
                 self.programs.stop(process, signal);
                 Ok(())

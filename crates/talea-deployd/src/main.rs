@@ -119,7 +119,9 @@ fn serve(options: &Options) -> Result<(), Failure> {
     let store = Store::open(&state, &boot)?;
     // Programs of all users find the socket for their readiness.
     create_directory(&runtime, 0o755)?;
-    create_directory(&runtime.join("programs"), 0o700)?;
+    for name in ["programs", "systems"] {
+        create_directory(&runtime.join(name), 0o700)?;
+    }
     let access = Access { mode: 0o600, uid: None, gid: None };
     let listener = Listener::bind(&runtime.join("socket"), access, MAX_CLIENTS as u32)
         .map_err(|error| bind_failure(&error))?;

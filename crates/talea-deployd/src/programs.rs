@@ -14,15 +14,17 @@
 //! 1. The file of an instance exists before its group, and its group before its first process. The
 //!    file is removed after the group. So a later driver finds every process.
 //! 2. A group that a driver removes was empty, and no process can enter it afterwards.
-//! 3. A start sets the attributes of the first thread after the exec: the start of a program does
-//!    not depend on its mechanism.
+//! 3. A start sets the attributes of the first thread after the exec, unless a governor schedules
+//!    the program: then the first thread has them before, in a frozen group.
+//! 4. The group of a governed task exists while its governor or a program of the task does, and the
+//!    programs of the task follow each other in it. So a governor may end and begin at any time.
 
 use crate::attributes;
 use crate::failure::Failure;
 use crate::log::log;
 use crate::store::{read, write};
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -32,15 +34,21 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::Builder;
 use std::time::Duration;
 use talea_core::{Attr, mutate};
-use talea_deploy::input::{Errno, Exit, Program, StopSignal};
+use talea_deploy::input::{Errno, Exit, Program, StopSignal, Thread};
 use talea_deploy::text::Instance;
-use talea_deploy::{Command, ProcessId};
+use talea_deploy::{Command, FileHash, Governed, ProcessId, Role, mechanism};
 use talea_os::cgroup::program_group::{self, ProgramGroup};
+use talea_os::files::check_trusted;
+use talea_os::launch::Detached;
 use talea_os::process_handle::ProcessHandle;
 use talea_os::{Tid, clock, launch, proc, users};
 
+/// Program that governs a root.
+const GOVERNOR: &str = "talea-governor";
 /// Name of the group above the groups of programs.
 const GROUP: &str = "talea-deploy";
+/// Name of the group above the groups of governed tasks.
+const GOVERNED: &str = "governed";
 /// Time after which a start is given up: the kernel waits in the exec for the file system of the
 /// program, and for a lease that its owner has taken.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
@@ -54,6 +62,8 @@ pub(crate) struct Programs {
     directory: PathBuf,
     /// Group above the groups of new programs.
     group: PathBuf,
+    /// Directory of the system files and of the statistics of governors.
+    systems: PathBuf,
     /// Address of the socket for readiness.
     notify: PathBuf,
     boot: String,
@@ -100,6 +110,7 @@ impl Programs {
         let mut programs = Programs {
             directory: runtime.join("programs"),
             group: base.join(GROUP),
+            systems: runtime.join("systems"),
             notify: notify.to_owned(),
             boot: boot.to_owned(),
             by_name: BTreeMap::new(),
@@ -159,15 +170,21 @@ impl Programs {
             if let Some(handle) = first_process(group) {
                 return Some(handle);
             }
-            // A process that enters the group now finds it removed.
-            if group.remove().is_ok() {
+            // A process that enters the group now finds it removed. The group of a governed task
+            // stays: its process enters it a moment after its start.
+            if !self.is_of_governed_task(group.path()) && group.remove().is_ok() {
                 self.remove_file(name);
                 return None;
             }
             // The process is between its entry and its visibility, or between exit and its end.
             std::thread::sleep(Duration::from_millis(1));
         }
-        log(&format!("{} cannot be removed; the next start tries again", group.path().display()));
+        if self.is_of_governed_task(group.path()) {
+            self.remove_file(name);
+        } else {
+            let path = group.path().display();
+            log(&format!("{path} cannot be removed; the next start tries again"));
+        }
         None
     }
 
@@ -184,14 +201,15 @@ impl Programs {
         })
     }
 
-    /// Starts a program.
+    /// Starts a program. `governed` is what it governs if it is a governor.
     pub(crate) fn start(
         &mut self,
         task: &str,
         command: &Command,
         attr: &Attr,
+        governed: Option<&Governed>,
     ) -> Result<(), Errno> {
-        self.try_start(task, command, attr).map_err(|error| {
+        self.try_start(task, command, attr, governed).map_err(|error| {
             log(&format!("{task}: {} was not started: {error}", command.words.join(" ")));
             let number = error.raw_os_error().or(match error.kind() {
                 io::ErrorKind::NotFound => Some(rustix::io::Errno::NOENT.raw_os_error()),
@@ -201,18 +219,27 @@ impl Programs {
         })
     }
 
-    fn try_start(&mut self, task: &str, command: &Command, attr: &Attr) -> io::Result<()> {
-        let not_found = |what: String| io::Error::new(io::ErrorKind::NotFound, what);
-        let account = match &command.user {
-            Some(user) => {
-                users::account(user)?.ok_or_else(|| not_found(format!("no account {user}")))?
-            }
-            None => users::account("root")?.ok_or_else(|| not_found("no account root".into()))?,
+    fn try_start(
+        &mut self,
+        task: &str,
+        command: &Command,
+        attr: &Attr,
+        governed: Option<&Governed>,
+    ) -> io::Result<()> {
+        let user = command.user.as_deref().unwrap_or("root");
+        let account = users::account(user)?
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no account {user}")))?;
+        let words = match governed {
+            Some(governed) => self.governor_words(governed)?,
+            None => command.words.iter().map(Into::into).collect(),
         };
-        let program = launch::Program::find(&command.words)?.run_as(Some(account));
+        let program = launch::Program::find(&words)?.run_as(Some(account));
         // No other program of this boot has had the name.
         let name = format!("{}-{}", clock::now().as_ns(), std::process::id());
-        let path = self.group.join(&name);
+        let path = match command.role {
+            Role::Governed(_) => self.group_of_governed(task),
+            Role::Linux | Role::Governor(_) => self.group.join(&name),
+        };
         let mut instance = Instance {
             boot: self.boot.clone(),
             task: task.to_owned(),
@@ -223,16 +250,12 @@ impl Programs {
         };
         let file = self.directory.join(&name);
         write(&file, &instance.to_text()).map_err(io::Error::other)?;
-        let started = ProgramGroup::create(&path).and_then(|group| {
-            let variables = [("NOTIFY_SOCKET", self.notify.as_os_str())];
-            let variables: &[(&str, &OsStr)] = &variables;
-            let child = start_in_time(&group, || program.start_detached(&group, task, variables))?;
-            Ok((group, child))
-        });
-        let (group, child) = started.inspect_err(|_| {
-            let _ = ProgramGroup::at(&path).remove();
+        let (group, child) = self.start_in(&path, &program, task, command).inspect_err(|_| {
+            if !self.is_of_governed_task(&path) {
+                let _ = ProgramGroup::at(&path).remove();
+            }
             drop(std::fs::remove_file(&file));
-            self.remove_empty_group();
+            self.remove_empty_groups();
         })?;
         let opened = Tid::new(child.id() as i32)
             .ok_or_else(|| io::Error::other("no process number"))
@@ -241,21 +264,84 @@ impl Programs {
             Ok(handle) => handle,
             Err(error) => {
                 let mut child = child;
+                let _ = child.kill();
                 let _ = group.kill();
                 let _ = child.wait();
-                let _ = group.remove();
+                if !self.is_of_governed_task(&path) {
+                    let _ = group.remove();
+                }
                 self.remove_file(&name);
                 return Err(error);
             }
         };
         let process = id_of(&handle);
-        // An error comes back by the next inspection, which sets the attributes again.
-        let _ = attributes::set_all(handle.pid(), attr);
+        if command.role == Role::Linux {
+            // An error comes back by the next inspection, which sets the attributes again.
+            let _ = attributes::set_all(handle.pid(), attr);
+        }
         instance.process = Some(process);
         self.write(&name, &instance);
         let state = State::Running { handle, child: Some(child) };
         self.by_name.insert(name, OneProgram { instance, group, process, state });
         Ok(())
+    }
+
+    /// Starts the first process of a program in the group at `path`.
+    fn start_in(
+        &self,
+        path: &Path,
+        program: &launch::Program,
+        task: &str,
+        command: &Command,
+    ) -> io::Result<(ProgramGroup, Child)> {
+        let detached = Detached {
+            name: task,
+            variables: &[("NOTIFY_SOCKET", self.notify.as_os_str())],
+            keeps_rights: matches!(command.role, Role::Governor(_)),
+        };
+        if let Role::Governed(cpus) = command.role {
+            let group = ProgramGroup::at_or_create(path)?;
+            mutate!("deployd-frozen-start", group.freeze(), Ok(()))?;
+            let child = program.start_frozen(&group, &detached, &cpus, mechanism::START_LEVEL)?;
+            return Ok((group, child));
+        }
+        let group = ProgramGroup::create(path)?;
+        let child = start_in_time(&group, || program.start_detached(&group, &detached))?;
+        Ok((group, child))
+    }
+
+    /// Returns the command line of a governor, after its file and its groups exist.
+    fn governor_words(&self, governed: &Governed) -> io::Result<Vec<OsString>> {
+        let file = self.systems.join(file_name(&governed.root));
+        let (system, statistics) = (file.with_extension("toml"), file.with_extension("json"));
+        write(&system, &governed.system).map_err(io::Error::other)?;
+        let governor = launch::internal_program(GOVERNOR)?;
+        // It runs as root.
+        check_trusted(&governor).map_err(io::Error::other)?;
+        let mut words: Vec<OsString> = vec![governor.into(), "--system".into(), system.into()];
+        words.extend(["--root".into(), governed.root.clone().into(), "--cpus".into()]);
+        words.push(governed.cpus.to_string().into());
+        words.extend(["--stats".into(), statistics.into()]);
+        for task in &governed.tasks {
+            let path = self.group_of_governed(task);
+            if !path.exists() {
+                ProgramGroup::at_or_create(&path)?.freeze()?;
+            }
+            let mut group = OsString::from(format!("{task}="));
+            group.push(path);
+            words.extend(["--group".into(), group]);
+        }
+        Ok(words)
+    }
+
+    /// Returns the path of the group of a governed task.
+    fn group_of_governed(&self, task: &str) -> PathBuf {
+        self.group.join(GOVERNED).join(file_name(task))
+    }
+
+    /// Whether a group belongs to a governed task, and not to one program.
+    fn is_of_governed_task(&self, group: &Path) -> bool {
+        group.parent() == Some(&self.group.join(GOVERNED))
     }
 
     /// Observes all programs. The second result is the tasks whose ended programs have processes
@@ -272,7 +358,7 @@ impl Programs {
                 occupied.push(program.instance.task.clone());
             }
             let (exit, threads) = match &program.state {
-                State::Running { .. } => (None, attributes::threads(&program.group)),
+                State::Running { .. } => (None, program.threads()),
                 State::Ended(Some(exit)) => (Some(*exit), Vec::new()),
                 State::Ended(None) if is_occupied => continue,
                 State::Ended(None) => {
@@ -316,12 +402,17 @@ impl Programs {
         let found = self.by_name.iter().find(|(_, program)| program.process == process);
         let Some((name, program)) = found else { return };
         let is_ended = matches!(program.state, State::Ended(_));
+        let is_free = if self.is_of_governed_task(program.group.path()) {
+            !program.is_populated()
+        } else {
+            program.group.remove().is_ok()
+        };
         // Otherwise the next observation has it again, and the machine forgets it again.
-        if is_ended && program.group.remove().is_ok() {
+        if is_ended && is_free {
             let name = name.clone();
             self.remove_file(&name);
             self.by_name.remove(&name);
-            self.remove_empty_group();
+            self.remove_empty_groups();
         }
     }
 
@@ -358,10 +449,49 @@ impl Programs {
         drop(std::fs::remove_file(self.directory.join(name)));
     }
 
-    /// Removes the group above the groups of programs, if it is empty.
-    fn remove_empty_group(&self) {
+    /// Removes the groups of governed tasks that no program and no governor uses, the files of
+    /// governors that are gone, and the groups above, if they are empty.
+    fn remove_empty_groups(&self) {
+        let (mut groups, mut systems) = (BTreeSet::new(), BTreeSet::new());
+        for Instance { task, command, .. } in self.by_name.values().map(|of| &of.instance) {
+            match (command.role, &command.words[..]) {
+                (Role::Governed(_), _) => drop(groups.insert(file_name(task))),
+                (Role::Governor(_), [_, root, tasks @ ..]) => {
+                    systems.insert(file_name(root));
+                    groups.extend(tasks.iter().map(|task| file_name(task)));
+                }
+                _ => {}
+            }
+        }
+        let governed = self.group.join(GOVERNED);
+        for name in names_in(&governed).difference(&groups) {
+            // A group with processes stays, and a file such as `cgroup.procs` is no group.
+            drop(std::fs::remove_dir(governed.join(name)));
+        }
+        for name in names_in(&self.systems) {
+            let path = self.systems.join(name);
+            if !path.file_stem().is_some_and(|stem| systems.iter().any(|root| stem == &**root)) {
+                drop(std::fs::remove_file(path));
+            }
+        }
+        drop(std::fs::remove_dir(governed));
         drop(std::fs::remove_dir(&self.group));
     }
+}
+
+/// Returns the names in a directory, which may be missing.
+fn names_in(directory: &Path) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// Returns the name of a file for a task or a root, whose name may have any character.
+fn file_name(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.len() <= 64 && name.chars().all(is_plain) {
+        return format!("n-{name}");
+    }
+    format!("h-{}", FileHash::of([name]))
 }
 
 /// Calls `start`, which waits for the exec of a child in `group`, and kills the child if that takes
@@ -390,6 +520,14 @@ fn program_id(programs: &BTreeMap<String, OneProgram>, name: &str) -> ProcessId 
 }
 
 impl OneProgram {
+    /// Returns the threads whose attributes the machine keeps.
+    fn threads(&self) -> Vec<Thread> {
+        match self.instance.command.role {
+            Role::Linux => attributes::threads(&self.group),
+            Role::Governed(_) | Role::Governor(_) => Vec::new(),
+        }
+    }
+
     /// Notes the end of the first process, and kills the rest of the program.
     fn note_end(&mut self) {
         let State::Running { handle, child } = &mut self.state else { return };

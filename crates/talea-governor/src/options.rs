@@ -17,7 +17,7 @@ Options:
   --system FILE           system file; - reads its text, without includes, from standard input
   --root NAME             root of the file
   --cpus LIST             CPUs of the root
-  --group TASK=DIRECTORY  cgroup v2 directory of a task, which another process fills
+  --group TASK=DIRECTORY  cgroup v2 directory of a task (absolute), which another process fills
   --stats FILE            statistics, written when SIGUSR1 arrives
   --release               thaw these groups, and make ordinary threads of their threads
   --help                  print this text
@@ -63,10 +63,11 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> anyhow::Result
             }
             Arg::Long("group") => {
                 let value = parser.value()?.string()?;
-                let (task, directory) = value.split_once('=').with_context(|| {
-                    format!("--group {value}: a task, `=` and a directory are needed")
+                // A task may have any name. The last separator is before the absolute path.
+                let at = value.rfind("=/").with_context(|| {
+                    format!("--group {value}: a task, `=` and an absolute path are needed")
                 })?;
-                groups.push((task.to_owned(), PathBuf::from(directory)));
+                groups.push((value[..at].to_owned(), PathBuf::from(&value[at + 1..])));
             }
             Arg::Long("stats") => stats = Some(PathBuf::from(parser.value()?)),
             Arg::Long("release") => releases = true,
@@ -104,9 +105,9 @@ mod tests {
 
     #[test]
     fn a_command_line_is_whole_or_refused_with_the_option() {
-        let govern = "--system s.toml --root cpu --cpus 1 --group a=/x --group b=/y";
+        let govern = "--system s.toml --root cpu --cpus 1 --group a=/x --group b=c=/y";
         let Ok(Command::Govern(options)) = parsed(govern) else { panic!("it is whole") };
-        let groups = [("a".to_owned(), PathBuf::from("/x")), ("b".to_owned(), "/y".into())];
+        let groups = [("a".to_owned(), PathBuf::from("/x")), ("b=c".to_owned(), "/y".into())];
         assert_eq!((options.groups, options.stats), (groups.to_vec(), None));
         let released = vec![PathBuf::from("/x"), PathBuf::from("/y")];
         assert_eq!(parsed("--release /x /y"), Ok(Command::Release(released)));
@@ -116,6 +117,7 @@ mod tests {
             ("--system s --root cpu", "--cpus is missing"),
             ("--system s --root cpu --cpus x", "--cpus x"),
             ("--group a", "--group a"),
+            ("--group a=x", "absolute path"),
             ("--release", "takes directories"),
             ("--system s --release /x", "takes directories"),
             ("/x", "unexpected"),

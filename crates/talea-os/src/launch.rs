@@ -25,10 +25,11 @@
 //! of a login: no variable of this process but PATH and the locale. It has a session of its own, so
 //! that it cannot type into the terminal of this process.
 //!
-//! A program of a deployment ([`Program::start_detached`]) outlives its starter, so two of these
-//! steps do not apply: it does not die with a thread, and its CPU time is not limited. It starts as
-//! an ordinary program, and its starter sets the attributes of its threads afterwards: a CPU that
+//! A program of a deployment outlives its starter, so two of these steps do not apply: it does not
+//! die with a thread, and its CPU time is not limited. [`Program::start_detached`] starts it as an
+//! ordinary program, and its starter sets the attributes of its threads afterwards: a CPU that
 //! other real-time threads occupy must not delay the starter, which waits for the exec.
+//! [`Program::start_frozen`] starts it in a frozen group, and does not wait for the exec.
 //!
 //! Everything between fork and exec is async-signal-safe: system calls on data prepared before.
 
@@ -39,7 +40,7 @@ use crate::cgroup::program_group::ProgramGroup;
 use crate::cgroup::rt_group::RtGroup;
 use crate::sys::{check, errno};
 use crate::users::Account;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::net::Shutdown;
@@ -176,13 +177,12 @@ impl Program {
         child
     }
 
-    /// Starts the program in `group` as an ordinary program that outlives this process, with
-    /// `variables` in its environment besides those of a login. Returns when the program executes.
+    /// Starts the program in `group` as an ordinary program that outlives this process. Returns
+    /// when the program executes.
     ///
-    /// The program has no CAP_SYS_NICE and may take no real-time priority. Its standard input is
-    /// empty, and its folder is `/`. Its output goes where the standard error of this process goes,
-    /// through an open file of its own, so it cannot close or block that of others. In systemd's
-    /// journal its lines have the identifier `name`.
+    /// Its standard input is empty, and its folder is `/`. Its output goes where the standard error
+    /// of this process goes, through an open file of its own, so it cannot close or block that of
+    /// others.
     ///
     /// # Errors
     /// `EINVAL` for a program without an account ([`Program::run_as`]), or the error of the step
@@ -190,39 +190,22 @@ impl Program {
     pub fn start_detached(
         &self,
         group: &ProgramGroup,
-        name: &str,
-        variables: &[(&str, &OsStr)],
+        detached: &Detached<'_>,
     ) -> io::Result<Child> {
-        let account = self.account.as_ref().ok_or_else(|| errno(libc::EINVAL))?;
-        let ids = Ids::of(account);
+        let ids = Ids::of(self.known_account()?);
         let procs = group.procs_file()?;
-        let raw = procs.as_raw_fd();
-        let mut command = Command::new(&self.file);
-        command.arg0(&self.arguments[0]).args(&self.arguments[1..]).current_dir("/");
-        let output = own_output(name)?;
-        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-        set_login_environment(&mut command, account);
-        command.envs(variables.iter().copied());
+        let (raw, keeps_rights) = (procs.as_raw_fd(), detached.keeps_rights);
+        let mut command = self.detached_command(detached)?;
         let enter = move || {
-            let ordinary = libc::sched_param { sched_priority: 0 };
-            // SAFETY: integers, and structures that live as long as the calls; the descriptor is
-            // open until exec.
+            // SAFETY: system calls; the descriptor is open until exec.
             unsafe {
                 // In the group every process belongs to the program, also for a starter that finds
                 // it after the end of this one. Its threads have no attribute of the starter there.
-                check(libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary))?;
-                check(libc::setpriority(libc::PRIO_PROCESS, 0, 0))?;
-                check(libc::setsid())?;
-                let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-                libc::sigemptyset(none.as_mut_ptr());
-                libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
-                // An ignored signal stays ignored through an exec, as SIGHUP below nohup.
-                for signal in 1..=MAX_SIGNAL {
-                    libc::signal(signal, libc::SIG_DFL);
-                }
-                libc::umask(0o022);
+                leave_starter()?;
                 enter_group(raw)?;
-                drop_scheduling_rights();
+                if !keeps_rights {
+                    drop_scheduling_rights();
+                }
                 ids.assume()
             }
         };
@@ -233,6 +216,188 @@ impl Program {
         drop(procs);
         child
     }
+
+    /// Starts the program as [`Program::start_detached`] does, frozen: the child takes SCHED_RR at
+    /// `priority` on `cpus`, enters `group`, which is frozen, and executes the program when the
+    /// group is thawed. Returns before that.
+    ///
+    /// The child has no open file of this process, so nothing waits for it: neither this call nor a
+    /// lock of this process. A program that cannot be executed exits with 127.
+    ///
+    /// # Errors
+    /// As [`Program::start_detached`], for the steps before the child enters the group.
+    pub fn start_frozen(
+        &self,
+        group: &ProgramGroup,
+        detached: &Detached<'_>,
+        cpus: &CpuSet,
+        priority: u8,
+    ) -> io::Result<Child> {
+        /// First descriptor after the standard ones.
+        const FIRST: RawFd = 3;
+        let ids = Ids::of(self.known_account()?);
+        let procs = group.procs_file()?;
+        let (raw, mask) = (procs.as_raw_fd(), mask(cpus));
+        let mut command = self.detached_command(detached)?;
+        let exec = Exec::of(&command, &self.arguments[0])?;
+        let enter = move || {
+            let parameters = libc::sched_param { sched_priority: i32::from(priority) };
+            // SAFETY: system calls on structures and strings that live as long as the calls.
+            unsafe {
+                leave_starter()?;
+                if raw != FIRST {
+                    check(libc::dup2(raw, FIRST))?;
+                }
+                // The starter waits for the end of a pipe, and has the child with it.
+                close_from(FIRST + 1);
+                let steps = || {
+                    check(libc::sched_setaffinity(0, size_of_val(&mask), &raw const mask))?;
+                    check(libc::sched_setscheduler(0, libc::SCHED_RR, &raw const parameters))?;
+                    drop_scheduling_rights();
+                    ids.assume()?;
+                    // The child stops on the return from this write.
+                    enter_group(FIRST)?;
+                    close_from(FIRST);
+                    exec.run()
+                };
+                let _: io::Result<()> = steps();
+                libc::_exit(127)
+            }
+        };
+        // SAFETY: the closure runs between fork and exec and only makes system calls; `procs`
+        // outlives the start, and the closure owns the strings.
+        unsafe { command.pre_exec(enter) };
+        let child = command.spawn();
+        drop(procs);
+        child
+    }
+
+    fn known_account(&self) -> io::Result<&Account> {
+        self.account.as_ref().ok_or_else(|| errno(libc::EINVAL))
+    }
+
+    /// Returns the command of a program that outlives this process.
+    fn detached_command(&self, detached: &Detached<'_>) -> io::Result<Command> {
+        let mut command = Command::new(&self.file);
+        command.arg0(&self.arguments[0]).args(&self.arguments[1..]).current_dir("/");
+        let output = own_output(detached.name)?;
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        set_login_environment(&mut command, self.known_account()?);
+        command.envs(detached.variables.iter().copied());
+        Ok(command)
+    }
+}
+
+/// Program that outlives its starter.
+#[derive(Clone, Copy, Debug)]
+pub struct Detached<'a> {
+    /// Identifier of its lines in systemd's journal.
+    pub name: &'a str,
+    /// Variables of its environment besides those of a login.
+    pub variables: &'a [(&'a str, &'a OsStr)],
+    /// Whether it may set real-time policies. Otherwise it has no CAP_SYS_NICE, and may take no
+    /// real-time priority.
+    pub keeps_rights: bool,
+}
+
+/// Arguments of `execve`, prepared before the fork.
+struct Exec {
+    file: CString,
+    arguments: Vec<*const libc::c_char>,
+    variables: Vec<*const libc::c_char>,
+    /// Strings to which the lists point.
+    _strings: Vec<CString>,
+}
+
+// SAFETY: the pointers point to the strings that the structure owns, which never change.
+unsafe impl Send for Exec {}
+// SAFETY: as above.
+unsafe impl Sync for Exec {}
+
+impl Exec {
+    /// Prepares the execution of a command whose environment was cleared.
+    fn of(command: &Command, arg0: &OsStr) -> io::Result<Exec> {
+        let c_string =
+            |text: &OsStr| CString::new(text.as_encoded_bytes()).map_err(io::Error::from);
+        let mut strings = vec![c_string(arg0)?];
+        for argument in command.get_args() {
+            strings.push(c_string(argument)?);
+        }
+        let count = strings.len();
+        for (name, value) in command.get_envs() {
+            let Some(value) = value else { continue };
+            let mut variable = name.to_owned();
+            variable.push("=");
+            variable.push(value);
+            strings.push(c_string(&variable)?);
+        }
+        let list = |strings: &[CString]| {
+            strings.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+        };
+        let (arguments, variables) = (list(&strings[..count]), list(&strings[count..]));
+        let file = c_string(command.get_program())?;
+        Ok(Exec { file, arguments, variables, _strings: strings })
+    }
+
+    /// Executes the program. Returns only an error.
+    ///
+    /// # Safety
+    /// Only a system call, so it may run between fork and exec.
+    unsafe fn run(&self) -> io::Result<()> {
+        let (arguments, variables) = (self.arguments.as_ptr(), self.variables.as_ptr());
+        // SAFETY: strings and lists that end, which live as long as the call.
+        check(unsafe { libc::execve(self.file.as_ptr(), arguments, variables) }).map(drop)
+    }
+}
+
+/// Returns the path of a program of Talea that no user starts: beside the executable of this
+/// process, else in the directory for internal programs of an installation.
+///
+/// # Errors
+/// `NotFound`, with both directories in words.
+pub fn internal_program(name: &str) -> io::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let beside = own.parent().unwrap_or(Path::new("/"));
+    let places = [beside.to_owned(), beside.join("../libexec/talea")];
+    let found = places.iter().map(|place| place.join(name)).find(|path| path.is_file());
+    found.ok_or_else(|| {
+        let [beside, internal] = places.map(|place| place.display().to_string());
+        let what = format!("{name} is neither in {beside} nor in {internal}; install it there");
+        io::Error::new(io::ErrorKind::NotFound, what)
+    })
+}
+
+/// Makes this process an ordinary one that has nothing of its starter: its policy, its session, its
+/// signals.
+///
+/// # Safety
+/// Only system calls, so it may run between fork and exec.
+unsafe fn leave_starter() -> io::Result<()> {
+    let ordinary = libc::sched_param { sched_priority: 0 };
+    // SAFETY: integers, and structures that live as long as the calls.
+    unsafe {
+        check(libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary))?;
+        check(libc::setpriority(libc::PRIO_PROCESS, 0, 0))?;
+        check(libc::setsid())?;
+        let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+        // An ignored signal stays ignored through an exec, as SIGHUP below nohup.
+        for signal in 1..=MAX_SIGNAL {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        libc::umask(0o022);
+    }
+    Ok(())
+}
+
+/// Closes all descriptors from `first`.
+///
+/// # Safety
+/// The caller uses none of them afterwards.
+unsafe fn close_from(first: RawFd) {
+    // SAFETY: integers. The kernel knows the call (Linux 5.9, older than `cgroup.kill`).
+    unsafe { libc::syscall(libc::SYS_close_range, first as libc::c_uint, libc::c_uint::MAX, 0) };
 }
 
 /// Numbers of an account, for the calls between fork and exec.

@@ -11,8 +11,8 @@ use talea_core::{Attr, CpuSet, Policy, Priority, Span};
 use talea_deploy::text::frames::{Assembly, MAX_PACKET, packets};
 use talea_deploy::text::message::{Answer, Ask, ConditionText, StatusText, TaskStatusText};
 use talea_deploy::text::{Instance, SourceFile, StoredGeneration};
-use talea_deploy::{FileHash, Generation, Health, RootSpec, TaskSpec};
-use talea_os::cgroup::program_group::ProgramGroup;
+use talea_deploy::{FileHash, Generation, Health, Role, RootSpec, TaskSpec};
+use talea_os::cgroup::program_group::{self, ProgramGroup};
 use talea_os::seqpacket;
 
 /// Time within which the daemon answers.
@@ -245,14 +245,27 @@ impl Drop for Deployd {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+        // Groups of governed tasks without a program.
+        if let Ok(base) = program_group::base() {
+            let governed = base.join("talea-deploy/governed");
+            for group in std::fs::read_dir(&governed).into_iter().flatten().flatten() {
+                let _ = std::fs::remove_dir(group.path());
+            }
+            let _ = std::fs::remove_dir(governed);
+        }
     }
 }
 
-/// Returns a request that puts these tasks in force.
+/// Returns a request that puts these tasks in force, on CPU 0.
 pub fn apply(tasks: &[TaskSpec], confirm: Option<Span>) -> Ask {
+    let root = RootSpec { name: "cpu0".to_owned(), cpus: CpuSet::single(0) };
+    apply_on(root, tasks, confirm)
+}
+
+/// Returns a request that puts these tasks in force, on a root.
+pub fn apply_on(root: RootSpec, tasks: &[TaskSpec], confirm: Option<Span>) -> Ask {
     let files = vec![SourceFile { path: "system.toml".to_owned(), text: format!("{tasks:?}") }];
     let hash = FileHash::of(files.iter().map(|file| file.text.as_str()));
-    let root = RootSpec { name: "cpu0".to_owned(), cpus: CpuSet::single(0) };
     let report = "proved".to_owned();
     let generation = Generation::new(0, hash, vec![root], tasks.to_vec(), report, false);
     let generation = Arc::new(generation.expect("a valid generation"));
@@ -267,6 +280,7 @@ pub fn task(name: &str, level: u8, words: &[&str]) -> TaskSpec {
         command: talea_deploy::Command {
             words: words.iter().map(|&word| word.to_owned()).collect(),
             user: Some(USER.to_owned()),
+            role: Role::Linux,
         },
         attr: Attr {
             policy: Policy::Fifo(Priority(level)),
@@ -274,6 +288,7 @@ pub fn task(name: &str, level: u8, words: &[&str]) -> TaskSpec {
             cpus: CpuSet::single(0),
         },
         health: Health::default(),
+        governed: None,
     }
 }
 

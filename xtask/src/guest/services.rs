@@ -20,10 +20,11 @@ const TESTS: &str = "services";
 pub(super) const KERNEL_WORDS: &str =
     "systemd.unit=talea-guest.service systemd.show_status=false systemd.log_target=journal";
 /// Installed files and folders that the guest has.
-pub(super) const INSTALLED: [&str; 9] = [
+pub(super) const INSTALLED: [&str; 10] = [
     "etc",
     "usr/bin",
     "usr/sbin",
+    "usr/libexec/talea/talea-governor",
     "usr/libexec/talea/talea-plugin-host",
     "usr/libexec/talea/talea-rtkit",
     "usr/lib/systemd",
@@ -32,9 +33,11 @@ pub(super) const INSTALLED: [&str; 9] = [
     "usr/share/dbus-1",
 ];
 /// Programs among them.
-pub(super) const PROGRAMS: [&str; 4] = [
+pub(super) const PROGRAMS: [&str; 6] = [
     "usr/bin/talea",
     "usr/sbin/talead",
+    "usr/sbin/talea-deployd",
+    "usr/libexec/talea/talea-governor",
     "usr/libexec/talea/talea-plugin-host",
     "usr/libexec/talea/talea-rtkit",
 ];

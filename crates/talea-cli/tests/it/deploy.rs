@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use talea_kernel_tests::deployd::Deployd;
-use talea_kernel_tests::{Bench, Runs, needs_root};
+use talea_kernel_tests::{Bench, Runs, kernel, needs, needs_root};
 use talea_os::sched::{self, Attr};
 use talea_os::{Tid, proc};
 
@@ -155,10 +155,10 @@ fn d13_what_is_not_proved_is_refused_unless_it_is_admitted() {
         let report = json(&ended.out);
         assert_eq!(report["outcome"], outcome);
         assert_eq!(report["analysis"]["proved"], false);
-        // A server needs a dispatcher, which freezes and thaws.
+        // A server needs a governor, which freezes and thaws.
         assert_eq!(report["roots"][0]["mechanism"], "freeze");
         let actions = texts(&report, "actions", "action");
-        assert!(actions.contains(&"start-dispatcher"));
+        assert!(actions.contains(&"start-governor"));
     }
 }
 
@@ -361,16 +361,44 @@ fn d22_an_apply_is_refused_as_its_plan() {
         assert_eq!((planned.code, applied.code), (Some(code), Some(code)), "{}", applied.out);
         assert!(applied.out.ends_with("nothing was changed\n"), "{}", applied.out);
     }
-    // A plan shows a root that needs `freeze`; an apply has no process for it yet.
-    let frozen = steady().replace("policy = \"fp\"", "policy = \"edf\"");
-    assert_eq!(plan(&scratch, &frozen, &[]).code, Some(0));
-    let applied = verb(&scratch, &deployd, &["apply", "system.toml"]);
-    assert_eq!(applied.code, Some(3), "{}{}", applied.out, applied.err);
-    for part in ["its mechanism is freeze", "remedy: a root that Linux schedules alone"] {
-        assert!(applied.out.contains(part), "{}", applied.out);
-    }
     let status = verb(&scratch, &deployd, &["status"]);
     assert_eq!((status.code, &*status.out), (Some(0), "no generation is in force\n"));
+}
+
+#[test]
+fn d23_an_apply_of_a_root_with_a_server_starts_its_governor() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let bench = Bench::new("cli-deploy-governed");
+    let deployd = Deployd::start(&bench);
+    let scratch = Scratch::new();
+    let server = "[[scheduler]]\nname = \"box\"\nin = \"cpu0\"\nserver = \"deferrable\"\n\
+                  priority = 10\nbudget = \"20ms\"\nperiod = \"100ms\"\n\n";
+    let text = steady()
+        .replacen("priority = 10\n", "in = \"box\"\ndeadline = \"200ms\"\n", 1)
+        .replacen("priority = 20\n", "in = \"cpu0\"\npriority = 20\n", 1)
+        .replacen("[[task]]", &format!("{server}[[task]]"), 1);
+    let planned = plan(&scratch, &text, &["--unproved"]);
+    for part in ["mechanism freeze: box is a server", "cpu0: start a governor"] {
+        assert!(planned.out.contains(part), "{}{}", planned.out, planned.err);
+    }
+    let applied = verb(&scratch, &deployd, &["apply", "system.toml", "--unproved"]);
+    assert_eq!(applied.code, Some(0), "{}{}", applied.out, applied.err);
+    let names = ["cpu0 (governor)", "control", "logger"];
+    let pids = names.map(|name| deployd.running(name));
+    let status = verb(&scratch, &deployd, &["status"]);
+    assert_eq!(status.code, Some(0), "{}", status.out);
+    assert!(status.out.contains("cpu0 (governor)  running"), "{}", status.out);
+    // Another command of one program is no other root.
+    let changed = text.replacen("1000", "1001", 1);
+    scratch.file("system.toml", &changed);
+    let differs = verb(&scratch, &deployd, &["diff", "system.toml", "--unproved"]);
+    assert!(differs.out.contains("1 task restarted: control"), "{}", differs.out);
+    let removed = verb(&scratch, &deployd, &["remove"]);
+    assert_eq!(removed.code, Some(0), "{}", removed.err);
+    talea_kernel_tests::eventually("nothing is left", || {
+        pids.iter().all(|&pid| !kernel::exists(pid)) && deployd.instances().is_empty()
+    });
 }
 
 #[test]

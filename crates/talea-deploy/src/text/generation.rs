@@ -1,6 +1,6 @@
 //! Text of a generation with its system file.
 
-use super::values::{RootText, TaskText};
+use super::values::{RootText, TaskText, sha256_of};
 use super::{TextError, open, seal};
 use crate::generation::{FileHash, Generation};
 use serde::{Deserialize, Serialize};
@@ -102,22 +102,9 @@ impl TryFrom<GenerationText> for Generation {
 
     fn try_from(text: GenerationText) -> Result<Generation, TextError> {
         let GenerationText { number, sha256, unproved, roots, tasks, report } = text;
-        let hash = hash(&sha256).ok_or_else(|| {
-            TextError::Malformed("sha256 is not a number of 64 hexadecimal digits".to_owned())
-        })?;
+        let hash = sha256_of(&sha256)?;
         let roots = roots.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?;
         let tasks = tasks.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?;
         Ok(Generation::new(number, hash, roots, tasks, report, unproved)?)
     }
-}
-
-fn hash(text: &str) -> Option<FileHash> {
-    let mut hash = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    for (at, byte) in hash.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(FileHash(hash))
 }

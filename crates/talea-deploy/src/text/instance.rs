@@ -1,6 +1,6 @@
 //! Text of an instance: a program that a driver has started, for a later driver that adopts it.
 
-use super::values::IdText;
+use super::values::{IdText, RoleText};
 use super::{TextError, open, seal};
 use crate::generation::Command;
 use crate::ids::ProcessId;
@@ -18,7 +18,8 @@ pub struct Instance {
     pub task: String,
     /// Command with which it was started.
     pub command: Command,
-    /// Path of its control group, which no other program has had.
+    /// Path of its control group. No other program has had it, but the ones of a governed task
+    /// follow each other in one.
     pub group: String,
     /// Its first process. `None` before the start, and if the driver ended during the start: then
     /// the first process is the oldest one in the group.
@@ -34,6 +35,8 @@ struct InstanceText {
     task: String,
     program: Vec<String>,
     user: Option<String>,
+    #[serde(default)]
+    role: RoleText,
     group: String,
     process: Option<IdText>,
     ready: bool,
@@ -43,9 +46,10 @@ impl Instance {
     /// Returns the text.
     pub fn to_text(&self) -> String {
         let Instance { boot, task, command, group, process, is_ready } = self.clone();
-        let Command { words: program, user } = command;
-        let process = process.map(IdText::from);
-        seal(KIND, &InstanceText { boot, task, program, user, group, process, ready: is_ready })
+        let Command { words: program, user, role } = command;
+        let (process, role) = (process.map(IdText::from), role.into());
+        let ready = is_ready;
+        seal(KIND, &InstanceText { boot, task, program, user, role, group, process, ready })
     }
 
     /// Reads a text of [`Instance::to_text`].
@@ -54,8 +58,8 @@ impl Instance {
     /// The first reason why the text is refused.
     pub fn from_text(text: &str) -> Result<Instance, TextError> {
         let text: InstanceText = open(KIND, text)?;
-        let InstanceText { boot, task, program, user, group, process, ready } = text;
-        let command = Command { words: program, user };
+        let InstanceText { boot, task, program, user, role, group, process, ready } = text;
+        let command = Command { words: program, user, role: role.try_into()? };
         let process = process.map(ProcessId::from);
         Ok(Instance { boot, task, command, group, process, is_ready: ready })
     }

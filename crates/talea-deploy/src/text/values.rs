@@ -1,7 +1,7 @@
 //! JSON forms of the values of a generation and of a record.
 
 use super::TextError;
-use crate::generation::{Command, RootSpec, TaskSpec};
+use crate::generation::{Command, FileHash, Governed, Role, RootSpec, TaskSpec};
 use crate::ids::{ProcessId, SettingKind, ThreadId};
 use crate::inactive::Inactive;
 use serde::{Deserialize, Serialize};
@@ -22,8 +22,35 @@ pub(super) struct TaskText {
     root: usize,
     program: Vec<String>,
     user: Option<String>,
+    #[serde(default)]
+    role: RoleText,
     attr: AttrText,
     health: HealthText,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    governed: Option<GovernedText>,
+}
+
+/// JSON form of [`Role`]. A text of a version without governors has none.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) enum RoleText {
+    #[default]
+    Linux,
+    Governed {
+        cpus: String,
+    },
+    Governor {
+        sha256: String,
+    },
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GovernedText {
+    root: String,
+    cpus: String,
+    system: String,
+    tasks: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -102,6 +129,58 @@ pub(super) enum KindText {
     Cpus,
 }
 
+impl From<Role> for RoleText {
+    fn from(role: Role) -> RoleText {
+        match role {
+            Role::Linux => RoleText::Linux,
+            Role::Governed(cpus) => RoleText::Governed { cpus: cpus.to_string() },
+            Role::Governor(hash) => RoleText::Governor { sha256: hash.to_string() },
+        }
+    }
+}
+
+impl TryFrom<RoleText> for Role {
+    type Error = TextError;
+
+    fn try_from(text: RoleText) -> Result<Role, TextError> {
+        Ok(match text {
+            RoleText::Linux => Role::Linux,
+            RoleText::Governed { cpus: text } => Role::Governed(cpus(&text)?),
+            RoleText::Governor { sha256 } => Role::Governor(sha256_of(&sha256)?),
+        })
+    }
+}
+
+impl From<&Governed> for GovernedText {
+    fn from(governed: &Governed) -> GovernedText {
+        let Governed { root, cpus, system, tasks } = governed.clone();
+        GovernedText { root, cpus: cpus.to_string(), system, tasks }
+    }
+}
+
+impl TryFrom<GovernedText> for Governed {
+    type Error = TextError;
+
+    fn try_from(text: GovernedText) -> Result<Governed, TextError> {
+        let GovernedText { root, cpus: list, system, tasks } = text;
+        Ok(Governed { root, cpus: cpus(&list)?, system, tasks })
+    }
+}
+
+/// Reads a hash in hexadecimal digits.
+pub(super) fn sha256_of(text: &str) -> Result<FileHash, TextError> {
+    let wrong =
+        || TextError::Malformed("sha256 is not a number of 64 hexadecimal digits".to_owned());
+    let mut hash = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return Err(wrong());
+    }
+    for (at, byte) in hash.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| wrong())?;
+    }
+    Ok(FileHash(hash))
+}
+
 fn cpus(text: &str) -> Result<CpuSet, TextError> {
     if text.is_empty() {
         return Ok(CpuSet::EMPTY);
@@ -125,14 +204,16 @@ impl TryFrom<RootText> for RootSpec {
 
 impl From<&TaskSpec> for TaskText {
     fn from(task: &TaskSpec) -> TaskText {
-        let TaskSpec { name, root, command, attr, health } = task;
+        let TaskSpec { name, root, command, attr, health, governed } = task;
         TaskText {
             name: name.clone(),
             root: *root,
             program: command.words.clone(),
             user: command.user.clone(),
+            role: command.role.into(),
             attr: attr.into(),
             health: health.into(),
+            governed: governed.as_ref().map(GovernedText::from),
         }
     }
 }
@@ -141,9 +222,17 @@ impl TryFrom<TaskText> for TaskSpec {
     type Error = TextError;
 
     fn try_from(text: TaskText) -> Result<TaskSpec, TextError> {
-        let TaskText { name, root, program, user, attr, health } = text;
-        let command = Command { words: program, user };
-        Ok(TaskSpec { name, root, command, attr: attr.try_into()?, health: health.into() })
+        let TaskText { name, root, program, user, role, attr, health, governed } = text;
+        let command = Command { words: program, user, role: role.try_into()? };
+        let governed = governed.map(TryInto::try_into).transpose()?;
+        Ok(TaskSpec {
+            name,
+            root,
+            command,
+            attr: attr.try_into()?,
+            health: health.into(),
+            governed,
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Random faults, requests and restarts of the machine: after the last fault, the observed state
 //! becomes the desired one.
 
-use crate::world::{Faults, World, fifo, generation, ms, task};
+use crate::world::{Faults, World, fifo, generation_with, governed, ms, task};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use talea_core::{Attr, CpuSet, Policy};
@@ -12,10 +12,11 @@ use talea_deploy::{
 };
 
 /// Maximum number of wake-ups after the last fault until the observed state is the desired one: the
-/// end of a trial (2 s), a stop by kill, the longest back-off (2 s) and a refused value that is set
-/// again, at one wake-up for each inspection, and one more for each of the other timers.
+/// end of a trial (2 s), a stop by kill, the longest back-off (10 s, of a governor) and a refused
+/// value that is set again, at one wake-up for each inspection, and one more for each of the other
+/// timers.
 fn max_steps() -> u64 {
-    let lengths = [ms(2_000), STOP_GRACE, ms(2_000), REFUSED_RETRY];
+    let lengths = [ms(2_000), STOP_GRACE, ms(10_000), REFUSED_RETRY];
     let total: u64 = lengths.iter().map(|length| length.as_ns()).sum();
     2 * (total / INSPECTION_PERIOD.as_ns()) + 20
 }
@@ -37,6 +38,10 @@ fn random_task(world: &mut World, name: &str) -> TaskSpec {
     if rng.chance(20) {
         spec.health.restart.attempts = 1;
     }
+    if rng.chance(30) {
+        let TaskSpec { root, command, .. } = governed(name, "one");
+        (spec.root, spec.command.role) = (root, command.role);
+    }
     spec
 }
 
@@ -51,7 +56,8 @@ fn random_generation(world: &mut World, number: u64) -> Arc<Generation> {
             _ => tasks.push(random_task(world, name)),
         }
     }
-    generation(number, tasks)
+    let system = ["a table", "another table"][usize::from(world.rng.chance(20))];
+    generation_with(number, tasks, system)
 }
 
 /// Makes one random fault or request.
@@ -191,6 +197,7 @@ fn d1_d2_after_the_faults_the_observed_state_is_the_desired_one() {
         "lost answers",
         "delays",
         "starts",
+        "starts of governors",
         "exits",
         "vanished",
         "threads changed",

@@ -6,6 +6,7 @@ mod changes;
 mod drift;
 mod exhaustive;
 mod faults;
+mod governed;
 mod observations;
 mod plans;
 mod restarts;

@@ -4,7 +4,7 @@ use crate::world::{fifo, generation, task};
 use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::PolicySpec;
 use talea_core::{CpuSet, Policy, Priority, Span, Work};
-use talea_deploy::mechanism::{IDLE_PROGRAM_LEVEL, MAX_LEVEL, MIN_LEVEL, Mechanism, plan};
+use talea_deploy::mechanism::{MAX_LEVEL, MIN_LEVEL, Mechanism, START_LEVEL, plan};
 use talea_deploy::{Difference, FileHash, Health};
 
 fn ms(count: u64) -> Span {
@@ -47,7 +47,7 @@ fn d14_a_flat_root_gets_levels_in_the_order_of_its_policy() {
 }
 
 #[test]
-fn d14_other_roots_need_a_dispatcher_and_name_the_reason() {
+fn d14_other_roots_need_a_governor_and_name_the_reason() {
     let rr = || PolicySpec::RoundRobin { quantum: Work::from_ns(4_000_000) };
     let mut nested = tree(PolicySpec::FixedPriority, &[(1, 10)]);
     nested.scheduler(Tree::ROOT, SchedulerSpec::new("inner", PolicySpec::Fifo));
@@ -60,8 +60,8 @@ fn d14_other_roots_need_a_dispatcher_and_name_the_reason() {
         let plan = plan(&tree, CpuSet::single(0), quantum);
         assert_eq!(plan.mechanism, Mechanism::Freeze);
         assert!(plan.reason.contains(reason), "{}", plan.reason);
-        let idle = Policy::Rr(Priority(IDLE_PROGRAM_LEVEL));
-        assert!(plan.attrs.iter().all(|attr| attr.policy == idle));
+        let start = Policy::Rr(Priority(START_LEVEL));
+        assert!(plan.attrs.iter().all(|attr| attr.policy == start));
     }
     let fits = plan(&tree(rr(), &[(0, 10)]), CpuSet::single(0), Some(ms(4)));
     assert_eq!(fits.mechanism, Mechanism::Linux);

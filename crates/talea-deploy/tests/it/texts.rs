@@ -9,8 +9,8 @@ use talea_deploy::text::frames::{Assembly, BadPacket, MAX_MESSAGE, MAX_PACKET, p
 use talea_deploy::text::message::{Answer, Ask, StatusText};
 use talea_deploy::text::{Instance, SourceFile, StoredGeneration, StoredRecord, TextError};
 use talea_deploy::{
-    Command, Deployment, FileHash, Generation, Health, Inactive, Input, OnFailure, ProcessId,
-    Record, Request, Restart, RestartOn, RootSpec, TaskSpec, ThreadId,
+    Command, Deployment, FileHash, Generation, Governed, Health, Inactive, Input, OnFailure,
+    ProcessId, Record, Request, Restart, RestartOn, Role, RootSpec, TaskSpec, ThreadId,
 };
 
 /// Returns a generation with a value of each kind.
@@ -51,6 +51,18 @@ fn stored(number: u64) -> StoredGeneration {
     tasks[1].command.words.push("a \"quoted\" word".to_owned());
     tasks[2].attr.cpus = CpuSet::EMPTY;
     let root = RootSpec { name: "cpu0".to_owned(), cpus: CpuSet::first(70) };
+    let mut of = task("governed", "word", 1);
+    of.command.role = Role::Governed(root.cpus);
+    tasks.push(of);
+    tasks.push(TaskSpec::governor(
+        0,
+        Governed {
+            root: "cpu0".to_owned(),
+            cpus: root.cpus,
+            system: "[[scheduler]]\n".to_owned(),
+            tasks: vec!["governed".to_owned()],
+        },
+    ));
     let hash = FileHash::of(files.iter().map(|file| file.text.as_str()));
     let report = "proved\n\twell".to_owned();
     let generation = Generation::new(number, hash, vec![root], tasks, report, true);
@@ -89,7 +101,11 @@ fn instance() -> Instance {
     Instance {
         boot: "b".to_owned(),
         task: "t".to_owned(),
-        command: Command { words: vec!["a".to_owned(), "b".to_owned()], user: None },
+        command: Command {
+            words: vec!["a".to_owned(), "b".to_owned()],
+            user: None,
+            role: Role::Linux,
+        },
         group: "/sys/fs/cgroup/talea-deploy/1".to_owned(),
         process: Some(ProcessId { start: 1, pid: 2 }),
         is_ready: true,
@@ -112,8 +128,13 @@ fn d16_a_text_is_read_as_it_was_written() {
     assert_eq!(later, Ok(record.after_boot()));
     assert_eq!(read.into_record(generations.0, None, "boot"), Err(TextError::OtherGeneration));
     for process in [None, Some(ProcessId { start: 1, pid: 2 })] {
-        let instance = Instance { process, ..instance() };
-        assert_eq!(Instance::from_text(&instance.to_text()), Ok(instance));
+        for role in
+            [Role::Linux, Role::Governed(CpuSet::first(3)), Role::Governor(FileHash([9; 32]))]
+        {
+            let command = Command { role, ..instance().command };
+            let instance = Instance { process, command, ..instance() };
+            assert_eq!(Instance::from_text(&instance.to_text()), Ok(instance));
+        }
     }
 }
 

@@ -8,9 +8,9 @@ use talea_deploy::input::{
     Errno, Exit, Program, Refusal, RequestId, Setting, SettingKind, StopSignal, Thread,
 };
 use talea_deploy::{
-    Command, Condition, Deployment, Effect, EffectNumber, Event, FileHash, Generation, Health,
-    Input, Observation, OnFailure, ProcessId, Record, Request, Restart, RestartOn, RootSpec,
-    TaskSpec, ThreadId,
+    Command, Condition, Deployment, Effect, EffectNumber, Event, FileHash, Generation, Governed,
+    Health, Input, Observation, OnFailure, ProcessId, Record, Request, Restart, RestartOn, Role,
+    RootSpec, TaskSpec, ThreadId,
 };
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -34,7 +34,11 @@ pub(crate) fn task(name: &str, word: &str, priority: u8) -> TaskSpec {
     TaskSpec {
         name: name.to_owned(),
         root: 0,
-        command: Command { words: vec![word.to_owned()], user: Some("player".to_owned()) },
+        command: Command {
+            words: vec![word.to_owned()],
+            user: Some("player".to_owned()),
+            role: Role::Linux,
+        },
         attr: fifo(priority, 0),
         health: Health {
             ready: None,
@@ -46,14 +50,43 @@ pub(crate) fn task(name: &str, word: &str, priority: u8) -> TaskSpec {
                 backoff: ms(100),
             },
         },
+        governed: None,
     }
 }
 
+/// Returns a task of the root that has a governor.
+pub(crate) fn governed(name: &str, word: &str) -> TaskSpec {
+    let mut spec = task(name, word, 40);
+    (spec.root, spec.command.role) = (1, Role::Governed(CpuSet::first(2)));
+    spec
+}
+
+/// Name of the governor's task.
+pub(crate) const GOVERNOR: &str = "box (governor)";
+
 pub(crate) fn generation(number: u64, tasks: Vec<TaskSpec>) -> Arc<Generation> {
-    let root = RootSpec { name: "cpu0".to_owned(), cpus: CpuSet::first(2) };
+    generation_with(number, tasks, "a table")
+}
+
+/// Returns a generation with a root that Linux schedules and one that a governor schedules by this
+/// text.
+pub(crate) fn generation_with(
+    number: u64,
+    mut tasks: Vec<TaskSpec>,
+    system: &str,
+) -> Arc<Generation> {
+    let root = |name: &str| RootSpec { name: name.to_owned(), cpus: CpuSet::first(2) };
+    let names: Vec<String> =
+        tasks.iter().filter(|task| task.root == 1).map(|task| task.name.clone()).collect();
+    if !names.is_empty() {
+        let (root, cpus) = ("box".to_owned(), CpuSet::first(2));
+        let governed = Governed { root, cpus, system: system.to_owned(), tasks: names };
+        tasks.push(TaskSpec::governor(1, governed));
+    }
     let hash = FileHash([number as u8; 32]);
+    let roots = vec![root("cpu0"), root("box")];
     let report = "proved".to_owned();
-    Arc::new(Generation::new(number, hash, vec![root], tasks, report, false).expect("valid"))
+    Arc::new(Generation::new(number, hash, roots, tasks, report, false).expect("valid"))
 }
 
 /// Running or exited program of the simulated computer.
@@ -227,7 +260,7 @@ impl World {
                 let observation = self.observation();
                 self.handle(Input::Observed(observation));
             }
-            Effect::Start { task, command, attr } => {
+            Effect::Start { task, command, attr, .. } => {
                 self.check_start(task, command, attr);
                 self.changes.push(effect.clone());
                 if !self.is_refused(number, 2) {
@@ -272,7 +305,7 @@ impl World {
     }
 
     fn spawn(&mut self, task: String, command: Command, attr: Attr) {
-        self.count("starts");
+        self.count(if task == GOVERNOR { "starts of governors" } else { "starts" });
         let process = ProcessId { start: self.now.as_ns(), pid: self.new_id() };
         let main = ThreadId { start: self.now.as_ns(), tid: process.pid };
         let ignores_terminate = self.rng.chance(self.faults.ignores_terminate);
@@ -320,6 +353,7 @@ impl World {
         let Some(owner) = owner else { return };
         let generation = self.disk.in_force.as_ref().expect("a set without a generation");
         let spec = generation.task(&owner.task).expect("a set of a removed task");
+        assert_eq!(owner.command.role, Role::Linux, "a set beside the governor of {}", spec.name);
         match setting {
             Setting::Policy { policy, .. } => assert_eq!(policy, spec.attr.policy),
             Setting::Cpus(cpus) => assert_eq!(cpus, spec.attr.cpus),
@@ -371,7 +405,8 @@ impl World {
             {
                 return Some(format!("{} programs play {}", running.len(), spec.name));
             }
-            for (&thread, attr) in running.iter().flat_map(|(_, program)| &program.threads) {
+            let threads = running.iter().flat_map(|(_, program)| &program.threads);
+            for (&thread, attr) in threads.filter(|_| spec.command.role == Role::Linux) {
                 let is_contended = |kind| state.contended.contains(&(thread, kind));
                 let policy = (attr.policy, attr.reset_on_fork);
                 let is_policy = policy == (spec.attr.policy, spec.attr.reset_on_fork);

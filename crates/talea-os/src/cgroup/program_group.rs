@@ -69,6 +69,24 @@ impl ProgramGroup {
         Ok(ProgramGroup::at(path))
     }
 
+    /// Returns the group at `path`. Creates it, and the groups above it, if they are missing.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn at_or_create(path: &Path) -> io::Result<ProgramGroup> {
+        fs::create_dir_all(path)?;
+        Ok(ProgramGroup::at(path))
+    }
+
+    /// Freezes the group: a process that enters it stops there.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn freeze(&self) -> io::Result<()> {
+        let file = File::options().write(true).open(self.path.join("cgroup.freeze"));
+        file.and_then(|mut file| io::Write::write_all(&mut file, b"1"))
+    }
+
     /// Returns the group at `path`, which may be gone.
     pub fn at(path: &Path) -> ProgramGroup {
         ProgramGroup { path: path.to_owned() }

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod activation;
+mod deployment;
 mod plugins;
 mod repair;
 mod scene;

@@ -2,6 +2,7 @@
 //! kernel.
 
 mod failures;
+mod governed;
 mod kills;
 mod rights;
 
@@ -19,6 +20,11 @@ const SLEEP: [&str; 2] = ["sleep", "1000"];
 
 fn ms(count: u64) -> Span {
     Span::from_ns(count * 1_000_000)
+}
+
+fn kill(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("a right");
 }
 
 /// Returns two tasks of different levels.

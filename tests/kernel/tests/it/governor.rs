@@ -1,6 +1,6 @@
 //! A governor and the groups that a test fills with programs, as a deployment does.
 
-mod scene;
+pub(crate) mod scene;
 
 use scene::{Measured, SYSTEM, Scene, execute_beside, is_possible, levels, median, number, owners};
 use std::os::unix::process::ExitStatusExt;
@@ -10,12 +10,12 @@ use talea_kernel_tests::{Bench, Runs, eventually, needs, needs_root};
 use talea_os::Policy;
 
 /// Length of a trace.
-const TRACE: Duration = Duration::from_secs(2);
+pub(crate) const TRACE: Duration = Duration::from_secs(2);
 /// Number of governors that are killed.
 const KILLS: u32 = 20;
 
 /// Checks that the programs ran in their slots, and that the server kept its budget.
-fn is_kept(measured: &Measured) {
+pub(crate) fn is_kept(measured: &Measured) {
     println!("{measured:?}");
     for (task, outside) in measured.outside_permille.iter().enumerate() {
         assert!(*outside <= 20, "task {task} ran {outside} ‰ of its time outside: {measured:?}");

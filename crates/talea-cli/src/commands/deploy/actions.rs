@@ -4,15 +4,15 @@ use serde::Serialize;
 use std::fmt;
 use talea_core::health::{Health, OnFailure, RestartOn};
 use talea_core::{Attr, Policy};
-use talea_deploy::mechanism::{IDLE_PROGRAM_LEVEL, MAX_LEVEL, Mechanism, RootPlan};
+use talea_deploy::mechanism::{IDLE_PROGRAM_LEVEL, MAX_LEVEL, Mechanism, RootPlan, START_LEVEL};
 use talea_deploy::{RootSpec, TaskSpec};
 
 /// Change of the computer.
 #[derive(Serialize)]
 #[serde(tag = "action", rename_all = "kebab-case")]
 pub(super) enum Action {
-    /// A thread of Talea on the root's CPU.
-    StartDispatcher { root: String, policy: String, cpus: String },
+    /// A governor, with a thread on the root's CPU.
+    StartGovernor { root: String, policy: String, cpus: String },
     /// A control group for a program.
     CreateGroup { task: String },
     /// A program.
@@ -32,8 +32,8 @@ pub(super) enum Action {
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Action::StartDispatcher { root, policy, cpus } => {
-                write!(f, "{root}: start a dispatcher with {policy} on CPU {cpus}")
+            Action::StartGovernor { root, policy, cpus } => {
+                write!(f, "{root}: start a governor, whose dispatcher has {policy} on CPU {cpus}")
             }
             Action::CreateGroup { task } => write!(f, "{task}: create a control group"),
             Action::StartProgram { task, program, user, ready_ns, on_failure } => {
@@ -86,9 +86,9 @@ pub(super) fn of_root(root: &RootSpec, plan: &RootPlan, tasks: &[TaskSpec]) -> V
     let frozen = plan.mechanism == Mechanism::Freeze;
     if frozen {
         let policy = format!("SCHED_FIFO {MAX_LEVEL}");
-        actions.push(Action::StartDispatcher { root: name, policy, cpus: cpus.clone() });
+        actions.push(Action::StartGovernor { root: name, policy, cpus: cpus.clone() });
     }
-    for task in tasks {
+    for task in tasks.iter().filter(|task| task.governed.is_none()) {
         let name = || task.name.clone();
         actions.push(Action::CreateGroup { task: name() });
         actions.push(Action::StartProgram {
@@ -102,7 +102,7 @@ pub(super) fn of_root(root: &RootSpec, plan: &RootPlan, tasks: &[TaskSpec]) -> V
             format!(
                 "SCHED_RR {} while it runs, SCHED_RR {IDLE_PROGRAM_LEVEL} while it is idle, and \
                  SCHED_FIFO 1 while it is frozen,",
-                IDLE_PROGRAM_LEVEL - 1
+                START_LEVEL
             )
         } else {
             policy_text(&task.attr)

@@ -1,7 +1,7 @@
 //! `talea deploy apply` and `talea deploy diff`: a system file against the generation in force.
 
 use super::daemon::DaemonArgs;
-use super::plan::{Planned, Purpose, SystemArgs, plan};
+use super::plan::{Planned, SystemArgs, plan};
 use super::report::{self, Outcome};
 use talea_core::{Span, mutate};
 use talea_deploy::text::message::Ask;
@@ -47,7 +47,7 @@ pub(super) fn apply(args: &ApplyArgs) -> anyhow::Result<Exit> {
     let _watch = args.limit.watch(false)?;
     // Without a daemon no analysis is necessary.
     let in_force = args.daemon.in_force()?;
-    let Planned { report, generation } = plan(&args.system, in_force.as_ref(), Purpose::Apply)?;
+    let Planned { report, generation } = plan(&args.system, in_force.as_ref())?;
     print(&report::text(&report, colored()))?;
     let is_admitted = matches!(report.outcome, Outcome::Fits | Outcome::Unproved);
     if mutate!("deploy-apply-refused", !is_admitted, false) {
@@ -68,7 +68,7 @@ pub(super) fn apply(args: &ApplyArgs) -> anyhow::Result<Exit> {
 pub(super) fn diff(args: &DiffArgs) -> anyhow::Result<Exit> {
     let _watch = args.limit.watch(false)?;
     let in_force = args.daemon.in_force()?;
-    let Planned { report, .. } = plan(&args.system, in_force.as_ref(), Purpose::Show)?;
+    let Planned { report, .. } = plan(&args.system, in_force.as_ref())?;
     let mut text = String::new();
     report::difference_text(&mut text, report.in_force, &report.difference);
     print(&text)?;

@@ -11,7 +11,7 @@ use talea_os::launch::Program;
 use talea_os::sysinfo::SystemInfo;
 use talea_os::{cgroup, users};
 use talea_study::live_run::SourceTexts;
-use talea_system::{Root, System};
+use talea_system::{Root, System, Unwritable};
 
 /// Something that a deployment needs and does not get.
 #[derive(Debug, Serialize)]
@@ -82,19 +82,10 @@ pub(super) fn of_root(root: &Root, plan: &RootPlan, machine: &SystemInfo) -> Vec
     missing
 }
 
-/// Returns what `apply` lacks for the mechanism of a root.
-pub(super) fn of_mechanism(root: &Root, plan: &RootPlan) -> Option<Missing> {
-    (plan.mechanism == Mechanism::Freeze).then(|| {
-        Missing::new(
-            &root.name,
-            format!(
-                "{}, so its mechanism is freeze, and this version has no process that freezes \
-                 programs of a deployment",
-                plan.reason
-            ),
-            "a root that Linux schedules alone; talea execute runs this one for a limited time",
-        )
-    })
+/// Returns the finding about a root that no file for its governor can express.
+pub(super) fn of_text(root: &str, why: &Unwritable) -> Missing {
+    let remedy = "describe the root without it; talea execute runs this one for a limited time";
+    Missing::new(root, format!("its governor reads a file, and {why}"), remedy)
 }
 
 fn of_program(task: &str, words: &[String], user: Option<&str>) -> Vec<Missing> {

@@ -6,10 +6,12 @@ use super::missing::{self, Missing};
 use super::report::{self, Outcome, PlanReport, RootJson};
 use anyhow::Context;
 use std::path::PathBuf;
-use talea_core::CpuSet;
-use talea_deploy::mechanism::{self, RootPlan};
+use talea_core::{CpuSet, Span};
+use talea_deploy::mechanism::{self, Mechanism, RootPlan};
 use talea_deploy::text::{SourceFile, StoredGeneration};
-use talea_deploy::{Command, Difference, FileHash, Generation, RootSpec, TaskSpec};
+use talea_deploy::{
+    Command, Difference, FileHash, Generation, Governed, Health, Role, RootSpec, TaskSpec,
+};
 use talea_os::sched;
 use talea_os::sysinfo::SystemInfo;
 use talea_study::analysis::Analysis;
@@ -17,7 +19,7 @@ use talea_study::exit::Exit;
 use talea_study::live_run::{SourceTexts, logical_task, place};
 use talea_study::options::Output;
 use talea_study::output::{colored, note};
-use talea_system::{Registry, System};
+use talea_system::{Registry, Root, System, Unwritable};
 
 /// Plan a deployment. Nothing is changed.
 ///
@@ -57,35 +59,25 @@ pub(super) struct SystemArgs {
     witness: Option<PathBuf>,
 }
 
+/// Length in the file of a governor, which runs without end.
+const SECOND: Span = Span::from_ns(1_000_000_000);
+
 /// Planned deployment.
 pub(super) struct Planned {
     pub(super) report: PlanReport,
     pub(super) generation: StoredGeneration,
 }
 
-/// Purpose of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// The plan is shown.
-    Show,
-    /// The plan is put in force, which no version does for *freeze* yet.
-    Apply,
-}
-
 pub(super) fn run(args: &PlanArgs) -> anyhow::Result<Exit> {
     let _watch = args.limit.watch(args.output.json)?;
     let in_force = args.daemon.in_force_if_known()?;
-    let Planned { report, .. } = plan(&args.system, in_force.as_ref(), Purpose::Show)?;
+    let Planned { report, .. } = plan(&args.system, in_force.as_ref())?;
     args.output.print(&report, || report::text(&report, colored()) + "nothing was changed\n")?;
     Ok(report.outcome.exit())
 }
 
 /// Plans a deployment that follows the generation `in_force`.
-pub(super) fn plan(
-    args: &SystemArgs,
-    in_force: Option<&Generation>,
-    purpose: Purpose,
-) -> anyhow::Result<Planned> {
+pub(super) fn plan(args: &SystemArgs, in_force: Option<&Generation>) -> anyhow::Result<Planned> {
     let (system, texts) = SourceTexts::load(&args.file, &Registry::default())?;
     let analysis = Analysis::of(&args.file, Vec::new(), &system)?;
     if let Some(path) = &args.witness
@@ -116,14 +108,11 @@ pub(super) fn plan(
         .collect();
     for (root, plan) in system.roots.iter().zip(&plans) {
         missing.extend(missing::of_root(root, plan, &machine));
-        if purpose == Purpose::Apply {
-            missing.extend(missing::of_mechanism(root, plan));
-        }
     }
-    let outcome = outcome(&analysis, &missing, args.unproved);
     let hash = FileHash::of(texts.0.iter().map(|(_, text)| text.as_str()));
+    let tasks = tasks(&system, &plans, &cpus, &mut missing);
+    let outcome = outcome(&analysis, &missing, args.unproved);
     let (report, is_unproved) = (analysis.report.text(false), outcome == Outcome::Unproved);
-    let tasks = tasks(&system, &plans);
     // The driver assigns the number.
     let number = in_force.map_or(0, Generation::number) + 1;
     let generation =
@@ -174,20 +163,66 @@ fn roots(system: &System, cpus: &[CpuSet]) -> Vec<RootSpec> {
     roots.map(|(root, cpus)| RootSpec { name: root.name.clone(), cpus: *cpus }).collect()
 }
 
-/// Returns the tasks that a program plays.
-fn tasks(system: &System, plans: &[RootPlan]) -> Vec<TaskSpec> {
+/// Returns the tasks that a program plays, and the governors of roots that need one.
+fn tasks(
+    system: &System,
+    plans: &[RootPlan],
+    cpus: &[CpuSet],
+    missing: &mut Vec<Missing>,
+) -> Vec<TaskSpec> {
     let mut tasks = Vec::new();
-    for (number, (root, plan)) in system.roots.iter().zip(plans).enumerate() {
+    for (number, ((root, plan), cpus)) in system.roots.iter().zip(plans).zip(cpus).enumerate() {
+        let role = match plan.mechanism {
+            Mechanism::Linux => Role::Linux,
+            Mechanism::Freeze => Role::Governed(*cpus),
+        };
+        let first = tasks.len();
         for (task, name) in root.tasks.iter().enumerate() {
             let Some(words) = &root.programs[task] else { continue };
+            let (words, user) = (words.clone(), root.users[task].clone());
             tasks.push(TaskSpec {
                 name: name.clone(),
                 root: number,
-                command: Command { words: words.clone(), user: root.users[task].clone() },
+                command: Command { words, user, role },
                 attr: plan.attrs[task],
                 health: root.health[task],
+                governed: None,
             });
+        }
+        if plan.mechanism == Mechanism::Freeze {
+            let names = tasks[first..].iter().map(|task| task.name.clone()).collect();
+            match governed_text(root) {
+                Ok(text) => {
+                    let (root, cpus) = (root.name.clone(), *cpus);
+                    let governed = Governed { root, cpus, system: text, tasks: names };
+                    tasks.insert(first, TaskSpec::governor(number, governed));
+                }
+                Err(why) => {
+                    missing.push(missing::of_text(&root.name, &why));
+                    tasks.truncate(first);
+                }
+            }
         }
     }
     tasks
+}
+
+/// Returns the text of a system with this root alone. It does not depend on the commands of the
+/// programs and on the length of a run, so that their change leaves the governor.
+fn governed_text(root: &Root) -> Result<String, Unwritable> {
+    let count = root.tasks.len();
+    let root = Root {
+        programs: vec![Some(vec!["true".to_owned()]); count],
+        users: vec![None; count],
+        health: vec![Health::default(); count],
+        ..root.clone()
+    };
+    talea_system::write(&System {
+        duration: SECOND,
+        seed: 0,
+        roots: vec![root],
+        chains: Vec::new(),
+        expectations: Vec::new(),
+        warnings: Vec::new(),
+    })
 }

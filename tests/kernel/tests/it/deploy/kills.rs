@@ -1,6 +1,6 @@
 //! Kills of the daemon and of programs: the observed state becomes the desired one again.
 
-use super::{SLEEP, calls, control_and_logger, has_level, has_strace, ms, ready_task, trace};
+use super::{SLEEP, calls, control_and_logger, has_level, has_strace, kill, ms, ready_task, trace};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,6 @@ use talea_deploy::text::message::{Answer, Ask, ConditionText};
 use talea_deploy::text::{Instance, StoredGeneration, StoredRecord};
 use talea_kernel_tests::deployd::{Deployd, apply, task};
 use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root};
-
-fn kill(pid: i32) {
-    let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("a right");
-}
 
 #[test]
 fn d17_a_later_daemon_adopts_the_programs_and_touches_nothing() {

@@ -24,7 +24,7 @@ use talea_os::users::User as OsUser;
 
 /// Two partitions with a program each, and a pause, so that ordinary threads get their share
 /// without the fair server. A server beside them has its budget in the pause.
-pub(super) const SYSTEM: &str = r#"
+pub(crate) const SYSTEM: &str = r#"
 [[scheduler]]
 name = "cpu"
 policy = "fp"
@@ -91,7 +91,7 @@ const SLOTS: [(u64, u64); 4] =
 /// Number of switches that a trace has room for.
 const MAX_SWITCHES: usize = 1 << 17;
 
-pub(super) fn is_possible() -> bool {
+pub(crate) fn is_possible() -> bool {
     if kernel::cpus().len() < 2 {
         return false;
     }
@@ -105,7 +105,7 @@ pub(super) fn is_possible() -> bool {
 }
 
 /// CPU of the root.
-fn cpu() -> u32 {
+pub(crate) fn cpu() -> u32 {
     kernel::cpus().iter().nth(1).expect("two CPUs")
 }
 
@@ -344,7 +344,7 @@ impl Drop for Governor {
 }
 
 /// Returns the first number of a key in a JSON text.
-pub(super) fn number(text: &str, key: &str) -> u64 {
+pub(crate) fn number(text: &str, key: &str) -> u64 {
     let (_, rest) = text.split_once(&format!("\"{key}\": ")).expect("the key");
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     rest[..digits].parse().expect("a number")
@@ -352,16 +352,16 @@ pub(super) fn number(text: &str, key: &str) -> u64 {
 
 /// Execution of the programs, by the kernel's switch records and clocks.
 #[derive(Debug)]
-pub(super) struct Measured {
+pub(crate) struct Measured {
     /// Part of its time that each program ran outside of its slots.
     pub(super) outside_permille: Vec<u64>,
     /// CPU time of each program as a part of the trace.
     pub(super) share_permille: Vec<u64>,
     /// Times from the start of a slot to the first switch to its program.
     pub(super) starts: Vec<u64>,
-    pub(super) slots: u64,
+    pub(crate) slots: u64,
     /// Number of slots in which a program of another slot ran for longer than the tolerance.
-    pub(super) late_slots: u64,
+    pub(crate) late_slots: u64,
 }
 
 fn permille(part: u64, of: u64) -> u64 {
@@ -375,7 +375,11 @@ pub(super) fn median(values: &[u64]) -> u64 {
 }
 
 /// Traces the CPU of the root for `length`. `zero` returns the start of the first frame.
-fn measure(groups: &[Arc<Cgroup>], length: Duration, zero: impl FnOnce() -> Monotonic) -> Measured {
+pub(crate) fn measure(
+    groups: &[Arc<Cgroup>],
+    length: Duration,
+    zero: impl FnOnce() -> Monotonic,
+) -> Measured {
     let trace = SwitchTrace::start(&[cpu()], MAX_SWITCHES).expect("root may");
     let begin = clock::now();
     let used = || groups.iter().map(|group| group.used().expect("there")).collect::<Vec<_>>();

@@ -1,0 +1,182 @@
+//! Roots with a governor.
+
+use crate::world::{GOVERNOR, World, generation, generation_with, governed, ms, task};
+use std::sync::Arc;
+use talea_core::{CpuSet, Monotonic};
+use talea_deploy::input::{Exit, Refusal, RequestId, StopSignal};
+use talea_deploy::{
+    Difference, Effect, Event, Generation, Governed, InvalidGeneration, Request, Role, TaskSpec,
+};
+
+fn two() -> Vec<TaskSpec> {
+    vec![governed("a", "one"), governed("b", "one")]
+}
+
+#[test]
+fn d23_a_governed_root_gets_a_governor_and_no_attribute_of_its_programs_is_set() {
+    let mut world = World::new(1);
+    world.apply(&generation(1, [two(), vec![task("c", "one", 40)]].concat()), None);
+    world.run(ms(500));
+    assert_eq!(world.difference(), None);
+    let starts: Vec<(&str, Option<&Governed>)> = world
+        .changes
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Start { task, governed, .. } => Some((task.as_str(), governed.as_ref())),
+            _ => None,
+        })
+        .collect();
+    let governors: Vec<_> = starts.iter().filter(|(_, governed)| governed.is_some()).collect();
+    assert_eq!(governors.len(), 1, "{starts:?}");
+    assert_eq!(governors[0].0, GOVERNOR);
+    assert_eq!(governors[0].1.map(|of| &of.tasks[..]), Some(&["a".into(), "b".into()][..]));
+    // Another writer changes threads of both kinds: `check_set` of the world refuses a set of one.
+    for program in world.programs.values_mut() {
+        program.threads.values_mut().for_each(|attr| attr.cpus = CpuSet::single(1));
+    }
+    world.changes.clear();
+    world.run(ms(500));
+    let sets = world.changes.iter().filter(|effect| matches!(effect, Effect::Set { .. })).count();
+    assert_eq!(sets, 1, "{:?}", world.changes);
+}
+
+#[test]
+fn d24_a_governor_starts_again_without_end_and_its_programs_stay() {
+    let mut world = World::new(1);
+    world.apply(&generation(1, two()), None);
+    world.run(ms(500));
+    let programs = ["a", "b"].map(|name| world.only(name));
+    let mut governors = vec![world.only(GOVERNOR)];
+    for code in 0..50 {
+        world.exit(GOVERNOR, if code % 2 == 0 { Exit::Code(0) } else { Exit::Signal(9) });
+        world.run(ms(11_000));
+        assert_eq!(world.difference(), None);
+        assert_eq!(["a", "b"].map(|name| world.only(name)), programs);
+        governors.push(world.only(GOVERNOR));
+    }
+    governors.dedup();
+    assert_eq!(governors.len(), 51);
+    // The first restart comes within the second that the groups stay frozen.
+    world.run(ms(60_000));
+    world.exit(GOVERNOR, Exit::Signal(9));
+    world.run(ms(200));
+    world.only(GOVERNOR);
+}
+
+#[test]
+fn d25_another_table_replaces_the_governor_alone() {
+    let mut world = World::new(1);
+    world.apply(&generation(1, two()), None);
+    world.run(ms(500));
+    let (programs, governor) = (["a", "b"].map(|name| world.only(name)), world.only(GOVERNOR));
+    // The same table, and the other command of a program, keep the governor.
+    world.apply(&generation(2, vec![governed("a", "one"), governed("b", "two")]), None);
+    world.run(ms(6_000));
+    assert_eq!((world.only("a"), world.only(GOVERNOR)), (programs[0], governor));
+    assert_ne!(world.only("b"), programs[1]);
+    let programs = ["a", "b"].map(|name| world.only(name));
+    let old = generation(3, vec![governed("a", "one"), governed("b", "two")]);
+    let other = generation_with(3, vec![governed("a", "one"), governed("b", "two")], "another");
+    let difference = Difference::between(Some(&old), &other);
+    assert_eq!(
+        (&difference.restarted[..], difference.unchanged.len()),
+        (&[GOVERNOR.into()][..], 2)
+    );
+    world.apply(&other, Some(ms(2_000)));
+    world.run(ms(1_000));
+    assert_eq!(["a", "b"].map(|name| world.only(name)), programs);
+    let second = world.only(GOVERNOR);
+    assert_ne!(second, governor);
+    // The rollback brings the first table back.
+    world.run(ms(8_000));
+    assert_eq!(world.difference(), None);
+    assert_eq!(["a", "b"].map(|name| world.only(name)), programs);
+    assert_ne!(world.only(GOVERNOR), second);
+}
+
+#[test]
+fn d25_a_task_that_moves_between_the_kinds_of_roots_starts_again() {
+    let mut world = World::new(1);
+    world.apply(&generation(1, vec![task("a", "one", 40)]), None);
+    world.run(ms(500));
+    let first = world.only("a");
+    world.apply(&generation(2, vec![governed("a", "one")]), None);
+    world.run(ms(6_000));
+    let second = world.only("a");
+    assert_ne!(first, second);
+    world.apply(&generation(3, vec![task("a", "one", 40)]), None);
+    world.run(ms(6_000));
+    assert_ne!(world.only("a"), second);
+    assert_eq!(world.running(GOVERNOR).count(), 0);
+    assert_eq!(world.difference(), None);
+}
+
+#[test]
+fn d25_a_trial_without_a_governor_that_is_ready_goes_back() {
+    let mut world = World::new(1);
+    world.apply(&generation(1, vec![task("a", "one", 40)]), None);
+    world.run(ms(500));
+    let kept = world.only("a");
+    world.never_ready = true;
+    world.apply(&generation(2, vec![task("a", "one", 40), governed("b", "one")]), Some(ms(2_000)));
+    world.run(ms(1_000));
+    let request = world.ask(Request::Confirm);
+    let not_ready = Refusal::NotReady { task: GOVERNOR.to_owned() };
+    assert_eq!(world.answer(request), Some(Err(not_ready)));
+    assert_eq!(request, RequestId(3));
+    world.run(ms(10_000));
+    assert_eq!((world.difference(), world.only("a")), (None, kept));
+    let went_back = |event: &Event| matches!(event, Event::RolledBack { to: Some(1), .. });
+    assert!(world.events.iter().any(went_back), "{:?}", world.events);
+}
+
+#[test]
+fn d23_a_removed_root_ends_its_governor_and_its_programs() {
+    let mut world = World::new(1);
+    world.apply(&generation(1, two()), None);
+    world.run(ms(500));
+    world.changes.clear();
+    world.ask_ok(Request::Remove);
+    world.run(ms(10_000));
+    assert!(world.programs.is_empty());
+    let asked = world
+        .changes
+        .iter()
+        .filter(|effect| matches!(effect, Effect::Stop { signal: StopSignal::Terminate, .. }));
+    assert_eq!(asked.count(), 3, "{:?}", world.changes);
+    assert!(world.now > Monotonic::from_ns(0));
+}
+
+#[test]
+fn d23_a_generation_whose_governor_does_not_fit_is_invalid() {
+    let valid = generation(1, [two(), vec![task("c", "one", 40)]].concat());
+    let (roots, report) = (valid.roots().to_vec(), valid.report().to_owned());
+    let remade = |tasks: Vec<TaskSpec>| {
+        Generation::new(1, valid.hash(), roots.clone(), tasks, report.clone(), false)
+    };
+    assert_eq!(remade(valid.tasks().to_vec()).map(Arc::new), Ok(valid.clone()));
+    let at = |name: &str| valid.tasks().iter().position(|task| task.name == name).expect("a task");
+    let governor = at(GOVERNOR);
+    let wrong: Vec<(&str, Box<dyn Fn(&mut Vec<TaskSpec>)>)> = vec![
+        ("a", Box::new(move |tasks| drop(tasks.remove(governor)))),
+        ("a", Box::new(|tasks| tasks[0].command.role = Role::Governed(CpuSet::single(0)))),
+        ("a", Box::new(|tasks| tasks[0].governed = tasks[3].governed.clone())),
+        (GOVERNOR, Box::new(|tasks| drop(tasks.remove(1)))),
+        (GOVERNOR, Box::new(move |tasks| tasks[governor].governed = None)),
+        (GOVERNOR, Box::new(move |tasks| tasks[governor].root = 0)),
+        (GOVERNOR, Box::new(|tasks| tasks[1].command.role = Role::Linux)),
+        (
+            GOVERNOR,
+            Box::new(move |tasks| {
+                let governed = tasks[governor].governed.as_mut().expect("a governor");
+                governed.system.push('x');
+            }),
+        ),
+    ];
+    for (name, change) in wrong {
+        let mut tasks = valid.tasks().to_vec();
+        change(&mut tasks);
+        let found = remade(tasks).expect_err(name);
+        let InvalidGeneration::Ungoverned(_) = found else { panic!("{name}: {found}") };
+    }
+}
