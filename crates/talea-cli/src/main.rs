@@ -80,7 +80,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Replay(args) => commands::replay::run(&args),
         Command::Compare(args) => commands::compare::run(&options, &args),
         Command::Analyze(args) => commands::analyze::run(&args),
-        Command::Deploy(args) => commands::deploy::run(&args),
+        Command::Deploy(args) => commands::deploy::run(&options, &args),
         Command::New(args) => commands::new::run(&args),
         Command::Generate(args) => commands::generate::run(&args),
         Command::Sweep(args) => commands::sweep::run(&options, &args),

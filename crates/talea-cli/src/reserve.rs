@@ -6,17 +6,13 @@
 //! and no grant.
 
 use crate::broker_client::{BrokerClient, Options, Refused};
-use talea_core::{CpuSet, Params, Priority, Span, Work};
+use talea_core::CpuSet;
 use talea_proto::message::Notes;
 use talea_proto::refusal::{PluginVerdict, RejectionReason};
-use talea_proto::{Owner, SpecId, SpecInfo, Task};
+use talea_proto::{SpecId, SpecInfo, Task};
 use talea_study::exit::not_executable;
 use talea_study::live_run::CpuAssignment;
 use talea_study::output::note;
-
-/// Period of the specs of a run. Their runtime is the same, so the ledger charges them for whole
-/// CPUs.
-const PERIOD_NS: u64 = 1_000_000_000;
 
 /// Reserved CPUs. They stay reserved until the value is dropped or the process ends.
 pub(crate) struct CpuReservation {
@@ -46,19 +42,12 @@ pub(crate) fn reserve(
         all.insert(cpu);
         all
     });
-    if !beside_grants {
-        let specs = link.specs()?;
-        let broken: Vec<String> =
-            specs.iter().filter(|spec| is_broken(spec, &cpus)).map(described).collect();
-        if !broken.is_empty() {
-            return Err(not_executable(format!(
-                "it would break {} on its CPUs: {}; release them, use other CPUs (--cpus), or give --beside-grants",
-                if broken.len() == 1 { "a grant" } else { "grants" },
-                broken.join(", ")
-            )));
-        }
+    if !beside_grants && let Some(broken) = broken_grants(&mut link, &cpus)? {
+        return Err(not_executable(format!(
+            "{broken}; release them, use other CPUs (--cpus), or give --beside-grants"
+        )));
     }
-    let tasks: Vec<Task> = cpus.iter().map(whole_cpu).collect();
+    let tasks: Vec<Task> = cpus.iter().map(Task::whole_cpu).collect();
     let granted = match link.create_each(&tasks) {
         Ok(granted) => granted,
         Err(error) => {
@@ -74,6 +63,19 @@ pub(crate) fn reserve(
     link.suspend();
     let specs = granted.iter().map(|granted| granted.spec).collect();
     Ok(Some(CpuReservation { link, specs }))
+}
+
+/// Describes the grants whose guarantee threads above all grants on `cpus` would break.
+pub(crate) fn broken_grants(
+    link: &mut BrokerClient,
+    cpus: &CpuSet,
+) -> anyhow::Result<Option<String>> {
+    let specs = link.specs()?;
+    let broken: Vec<String> =
+        specs.iter().filter(|spec| is_broken(spec, cpus)).map(described).collect();
+    let what = if broken.len() == 1 { "a grant" } else { "grants" };
+    let text = || format!("it would break {what} on its CPUs: {}", broken.join(", "));
+    Ok((!broken.is_empty()).then(text))
 }
 
 /// Whether another executor has reserved one of the CPUs.
@@ -96,22 +98,4 @@ fn is_broken(spec: &SpecInfo, cpus: &CpuSet) -> bool {
 fn described(spec: &SpecInfo) -> String {
     let place = spec.granted.cpu.map_or_else(|| "all CPUs".to_owned(), |cpu| format!("CPU {cpu}"));
     format!("spec {} ({}, {place}) of user {}", spec.granted.spec.0, spec.plugin_name, spec.uid)
-}
-
-/// Returns the task that reserves a CPU. The priority lets a plugin without a test serve it, too.
-fn whole_cpu(cpu: u32) -> Task {
-    let params = Params {
-        period: Some(Span::from_ns(PERIOD_NS)),
-        runtime: Some(Work::from_ns(PERIOD_NS)),
-        priority: Some(Priority(1)),
-        ..Params::default()
-    };
-    Task {
-        params,
-        cpus: CpuSet::single(cpu),
-        cpus_mandatory: true,
-        exclusive: true,
-        owner: Owner::Process,
-        ..Task::default()
-    }
 }

@@ -125,6 +125,11 @@ impl Deployment {
         }
     }
 
+    /// Returns the generation in force.
+    pub fn in_force(&self) -> Option<&Generation> {
+        self.in_force.as_deref()
+    }
+
     /// Returns the present state for an administrator.
     pub fn status(&self) -> Status {
         let specs = self.in_force.iter().flat_map(|generation| generation.tasks());

@@ -10,13 +10,14 @@ use crate::clients::Clients;
 use crate::failure::Failure;
 use crate::log::{event_text, log};
 use crate::programs::{Programs, Ready};
+use crate::reservation::Reservation;
 use crate::store::{Store, numbered};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use talea_core::{Monotonic, Span, mutate};
+use talea_core::{CpuSet, Monotonic, Span, mutate};
 use talea_deploy::input::RequestId;
 use talea_deploy::text::message::{Answer, Ask, StatusText, refusal_sentence};
-use talea_deploy::{Deployment, Effect, EffectNumber, Input, Observation, Request};
+use talea_deploy::{Deployment, Effect, EffectNumber, Generation, Input, Observation, Request};
 use talea_os::clock;
 use talea_os::epoll::{Epoll, Events, Interest};
 use talea_os::notify_socket::NotifySocket;
@@ -41,6 +42,7 @@ pub(crate) struct Driver {
     store: Store,
     programs: Programs,
     clients: Clients,
+    reservation: Reservation,
     notify: NotifySocket,
     signals: Signals,
     epoll: Epoll,
@@ -63,8 +65,8 @@ impl Driver {
         store: Store,
         programs: Programs,
         clients: Clients,
-        notify: NotifySocket,
-        signals: Signals,
+        reservation: Reservation,
+        (notify, signals): (NotifySocket, Signals),
     ) -> Result<Driver, Failure> {
         let machine = Deployment::restore(store.record()?, clock::now());
         let os = |error: io::Error| Failure::new(format!("epoll: {error}"), "start it again");
@@ -77,6 +79,7 @@ impl Driver {
             store,
             programs,
             clients,
+            reservation,
             notify,
             signals,
             epoll,
@@ -93,7 +96,14 @@ impl Driver {
 
     /// Returns the number of the generation in force.
     pub(crate) fn in_force(&self) -> Option<u64> {
-        self.machine.status().in_force.map(|generation| generation.number())
+        self.machine.in_force().map(Generation::number)
+    }
+
+    /// Returns the CPUs of the generation in force.
+    fn cpus(&self) -> CpuSet {
+        let in_force = self.machine.in_force();
+        let roots = in_force.into_iter().flat_map(|generation| generation.roots());
+        roots.fold(CpuSet::EMPTY, |all, root| all.union(&root.cpus))
     }
 
     /// Drives the machine until a signal ends the process. `sign_of_life` is called at least every
@@ -102,6 +112,7 @@ impl Driver {
         let mut events = Events::with_capacity(64);
         loop {
             self.watch()?;
+            self.reservation.set(self.cpus());
             sign_of_life();
             let now = clock::now();
             let latest = now.saturating_add(LIFE_PERIOD);
@@ -228,8 +239,7 @@ impl Driver {
                 return Err(Answer::Status(status));
             }
             Ask::InForce => {
-                let in_force = self.machine.status().in_force;
-                return Err(Answer::InForce(in_force.map(|of| (*of).clone())));
+                return Err(Answer::InForce(self.machine.in_force().cloned()));
             }
             Ask::Apply { generation, confirm } => {
                 let last = self.machine.record().last_number.max(self.store.last_number());

@@ -15,6 +15,7 @@ mod driver;
 mod failure;
 mod log;
 mod programs;
+mod reservation;
 mod store;
 
 use clients::{Clients, MAX_CLIENTS};
@@ -23,6 +24,7 @@ use failure::Failure;
 use lexopt::prelude::*;
 use log::log;
 use programs::Programs;
+use reservation::Reservation;
 use sd_notify::NotifyState;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -43,6 +45,7 @@ Usage: talea-deployd [OPTIONS]
 Options:
       --state DIR    generations and the record [/var/lib/talea-deploy]
       --runtime DIR  socket, and the programs that run [/run/talea-deploy]
+      --talead PATH  socket of talead, in whose ledger the CPUs are reserved [/run/talea/talea.sock]
       --version      print the version
   -h, --help         print this
 
@@ -54,6 +57,7 @@ start adopts them.
 struct Options {
     state: PathBuf,
     runtime: PathBuf,
+    talead: PathBuf,
 }
 
 /// Command of the command line.
@@ -84,12 +88,16 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut parser: lexopt::Parser) -> Result<Command, lexopt::Error> {
-    let mut options =
-        Options { state: "/var/lib/talea-deploy".into(), runtime: "/run/talea-deploy".into() };
+    let mut options = Options {
+        state: "/var/lib/talea-deploy".into(),
+        runtime: "/run/talea-deploy".into(),
+        talead: talea_proto::SOCKET_PATH.into(),
+    };
     while let Some(argument) = parser.next()? {
         match argument {
             Long("state") => options.state = parser.value()?.into(),
             Long("runtime") => options.runtime = parser.value()?.into(),
+            Long("talead") => options.talead = parser.value()?.into(),
             Long("version") => {
                 return Ok(Command::Print(format!(
                     "talea-deployd {}\n",
@@ -132,7 +140,9 @@ fn serve(options: &Options) -> Result<(), Failure> {
     for (task, process) in programs.adopted() {
         log(&format!("{task}: process {} is adopted", process.pid));
     }
-    let mut driver = Driver::new(store, programs, Clients::new(listener), socket, signals)?;
+    let reservation = Reservation::start(&options.talead).map_err(|error| os("a thread", error))?;
+    let clients = Clients::new(listener);
+    let mut driver = Driver::new(store, programs, clients, reservation, (socket, signals))?;
     let in_force = match driver.in_force() {
         Some(number) => format!("generation {number} is in force"),
         None => "no generation is in force".to_owned(),

@@ -8,7 +8,7 @@ use crate::counters::Counters;
 use crate::refusal::{PluginAnswer, Refusal};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use talea_core::{Attr, Charge, CpuSet, Params, Span, Work};
+use talea_core::{Attr, Charge, CpuSet, Params, Priority, Span, Work};
 
 /// Identifier of an accepted task specification; never zero, never reused by one daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,6 +50,30 @@ pub struct Task {
     /// Whether the task is exclusive: until the spec ends, the daemon places no other task on its
     /// CPU. Only an executor, which schedules its threads itself, requests this.
     pub exclusive: bool,
+}
+
+/// Period of [`Task::whole_cpu`]. The runtime is the same.
+const WHOLE_PERIOD_NS: u64 = 1_000_000_000;
+
+impl Task {
+    /// Returns the exclusive task of an executor that takes all of a CPU. The priority lets a
+    /// plugin without a test serve it, too.
+    pub fn whole_cpu(cpu: u32) -> Task {
+        let params = Params {
+            period: Some(Span::from_ns(WHOLE_PERIOD_NS)),
+            runtime: Some(Work::from_ns(WHOLE_PERIOD_NS)),
+            priority: Some(Priority(1)),
+            ..Params::default()
+        };
+        Task {
+            params,
+            cpus: CpuSet::single(cpu),
+            cpus_mandatory: true,
+            exclusive: true,
+            owner: Owner::Process,
+            ..Task::default()
+        }
+    }
 }
 
 /// Reference to a thread in a request.

@@ -24,6 +24,8 @@ pub const USER: &str = "daemon";
 pub struct Deployd {
     child: Option<Child>,
     home: PathBuf,
+    /// Socket of the daemon in whose ledger it reserves its CPUs.
+    talead: PathBuf,
     lines: Arc<Mutex<String>>,
 }
 
@@ -31,9 +33,16 @@ impl Deployd {
     /// Starts a daemon with an empty state, and waits until it serves.
     #[track_caller]
     pub fn start(bench: &Bench) -> Deployd {
+        Deployd::start_beside(bench, &bench.path("no-talead"))
+    }
+
+    /// Starts a daemon beside the daemon of grants at `talead`.
+    #[track_caller]
+    pub fn start_beside(bench: &Bench, talead: &Path) -> Deployd {
         let home = bench.path("deploy");
         std::fs::create_dir(&home).expect("a folder");
-        let mut deployd = Deployd { child: None, home, lines: Arc::default() };
+        let talead = talead.to_owned();
+        let mut deployd = Deployd { child: None, home, talead, lines: Arc::default() };
         deployd.restart();
         deployd
     }
@@ -59,6 +68,7 @@ impl Deployd {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(program("talea-deployd"));
         command.arg("--state").arg(self.state()).arg("--runtime").arg(self.runtime());
+        command.arg("--talead").arg(&self.talead);
         command.stdin(Stdio::null()).env_remove("NOTIFY_SOCKET");
         command
     }

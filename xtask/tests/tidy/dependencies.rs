@@ -47,9 +47,11 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-deploy", "talea-core", "attributes, CPUs and times"),
     ("talea-deploy", "serde", "generations, records and requests as JSON"),
     ("talea-deploy", "serde_json", "generations, records and requests as JSON"),
+    ("talea-deployd", "talea-client", "reserves its CPUs in the ledger of the daemon"),
     ("talea-deployd", "talea-core", "times and attributes"),
     ("talea-deployd", "talea-deploy", "the decisions"),
     ("talea-deployd", "talea-os", "system calls"),
+    ("talea-deployd", "talea-proto", "the task that reserves a CPU"),
     ("talea-deployd", "lexopt", "a few options"),
     ("talea-deployd", "rustix", "files and error numbers"),
     ("talea-deployd", "sd-notify", "readiness under a service manager"),
@@ -392,7 +394,8 @@ fn root_daemons_link_no_parser_but_toml_and_json() {
     let found: Vec<_> = linked("talea-deployd").into_iter().filter(|name| !ours(name)).collect();
     assert_eq!(found, LINKED_IN_DEPLOYD, "give a reason for a package that runs as root");
     let own: Vec<_> = linked("talea-deployd").into_iter().filter(ours).collect();
-    assert_eq!(own, ["talea-core", "talea-deploy", "talea-deployd", "talea-os"]);
+    let expected = ["client", "core", "deploy", "deployd", "os", "proto"];
+    assert_eq!(own, expected.map(|name| format!("talea-{name}")));
     // The same question finds the parser where there is one.
     assert!(linked("talea-import").contains("roxmltree"));
 }

@@ -8,6 +8,7 @@ mod plan;
 mod report;
 mod verbs;
 
+use crate::broker_client::Options;
 use talea_study::exit::Exit;
 
 /// Keep a described system in force across processes.
@@ -33,13 +34,13 @@ enum Verb {
     Remove(verbs::RemoveArgs),
 }
 
-pub(crate) fn run(args: &DeployArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(options: &Options, args: &DeployArgs) -> anyhow::Result<Exit> {
     match &args.verb {
-        Verb::Plan(args) => plan::run(args),
-        Verb::Apply(args) => apply::apply(args),
+        Verb::Plan(args) => plan::run(options, args),
+        Verb::Apply(args) => apply::apply(options, args),
         Verb::Confirm(args) => verbs::confirm(args),
         Verb::Status(args) => verbs::status(args),
-        Verb::Diff(args) => apply::diff(args),
+        Verb::Diff(args) => apply::diff(options, args),
         Verb::Drain(args) => verbs::drain(args),
         Verb::Rollback(args) => verbs::rollback(args),
         Verb::Remove(args) => verbs::remove(args),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use talea_kernel_tests::deployd::Deployd;
-use talea_kernel_tests::{Bench, Runs, kernel, needs, needs_root};
+use talea_kernel_tests::{Bench, Daemon, Runs, config, kernel, needs, needs_root};
 use talea_os::sched::{self, Attr};
 use talea_os::{Tid, proc};
 
@@ -398,6 +398,30 @@ fn d23_an_apply_of_a_root_with_a_server_starts_its_governor() {
     assert_eq!(removed.code, Some(0), "{}", removed.err);
     talea_kernel_tests::eventually("nothing is left", || {
         pids.iter().all(|&pid| !kernel::exists(pid)) && deployd.instances().is_empty()
+    });
+}
+
+#[test]
+fn d26_a_deployment_that_would_break_a_grant_is_refused_with_the_grant() {
+    needs_root!();
+    let bench = Bench::new("cli-deploy-grants");
+    let daemon = Daemon::start(&bench, &config::open());
+    let scratch = Scratch::new();
+    let socket = daemon.socket().display().to_string();
+    let options = ["--socket", socket.as_str(), "--cpus", "0"];
+    assert_eq!(plan(&scratch, &steady(), &options).code, Some(0));
+    let mut held = talea(&scratch);
+    held.args(["run", "--socket", &socket, "--plugin", "rm", "--cpus", "0"]);
+    held.args(["--period", "100ms", "--runtime", "5ms", "--", "sleep", "1000"]);
+    let mut held = held.spawn().expect("a child");
+    talea_kernel_tests::eventually("the plan names the grant", || {
+        let refused = plan(&scratch, &steady(), &options);
+        refused.code == Some(3) && refused.out.contains("it would break a grant on its CPUs: spec")
+    });
+    held.kill().expect("our child");
+    held.wait().expect("our child");
+    talea_kernel_tests::eventually("nothing is in the way", || {
+        plan(&scratch, &steady(), &options).code == Some(0)
     });
 }
 

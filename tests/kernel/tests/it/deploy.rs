@@ -4,6 +4,7 @@
 mod failures;
 mod governed;
 mod kills;
+mod reservation;
 mod rights;
 
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! Needs of a deployment that this computer does not meet, with remedies.
 
+use crate::broker_client::{BrokerClient, Options};
+use crate::reserve::broken_grants;
 use serde::Serialize;
 use std::path::Path;
 use talea_core::engine::{MAX_RUN, NodeSpec};
@@ -80,6 +82,20 @@ pub(super) fn of_root(root: &Root, plan: &RootPlan, machine: &SystemInfo) -> Vec
     }
     missing.extend(of_real_time(root, plan, machine));
     missing
+}
+
+/// Returns the finding about grants of `talead` whose guarantee the deployment would break. Without
+/// `talead` there is no grant.
+pub(super) fn of_grants(
+    options: &Options,
+    file: &Path,
+    cpus: &[CpuSet],
+) -> anyhow::Result<Option<Missing>> {
+    let Ok(mut link) = BrokerClient::daemon(options) else { return Ok(None) };
+    let all = cpus.iter().fold(CpuSet::EMPTY, |all, cpus| all.union(cpus));
+    let broken = broken_grants(&mut link, &all)?;
+    let remedy = "release them, or use other CPUs (--cpus)";
+    Ok(broken.map(|why| Missing::new(&file.display().to_string(), why, remedy)))
 }
 
 /// Returns the finding about a root that no file for its governor can express.

@@ -4,6 +4,7 @@ use super::actions;
 use super::daemon::DaemonArgs;
 use super::missing::{self, Missing};
 use super::report::{self, Outcome, PlanReport, RootJson};
+use crate::broker_client::Options;
 use anyhow::Context;
 use std::path::PathBuf;
 use talea_core::{CpuSet, Span};
@@ -68,16 +69,20 @@ pub(super) struct Planned {
     pub(super) generation: StoredGeneration,
 }
 
-pub(super) fn run(args: &PlanArgs) -> anyhow::Result<Exit> {
+pub(super) fn run(options: &Options, args: &PlanArgs) -> anyhow::Result<Exit> {
     let _watch = args.limit.watch(args.output.json)?;
     let in_force = args.daemon.in_force_if_known()?;
-    let Planned { report, .. } = plan(&args.system, in_force.as_ref())?;
+    let Planned { report, .. } = plan(options, &args.system, in_force.as_ref())?;
     args.output.print(&report, || report::text(&report, colored()) + "nothing was changed\n")?;
     Ok(report.outcome.exit())
 }
 
 /// Plans a deployment that follows the generation `in_force`.
-pub(super) fn plan(args: &SystemArgs, in_force: Option<&Generation>) -> anyhow::Result<Planned> {
+pub(super) fn plan(
+    options: &Options,
+    args: &SystemArgs,
+    in_force: Option<&Generation>,
+) -> anyhow::Result<Planned> {
     let (system, texts) = SourceTexts::load(&args.file, &Registry::default())?;
     let analysis = Analysis::of(&args.file, Vec::new(), &system)?;
     if let Some(path) = &args.witness
@@ -109,6 +114,7 @@ pub(super) fn plan(args: &SystemArgs, in_force: Option<&Generation>) -> anyhow::
     for (root, plan) in system.roots.iter().zip(&plans) {
         missing.extend(missing::of_root(root, plan, &machine));
     }
+    missing.extend(missing::of_grants(options, &args.file, &cpus)?);
     let hash = FileHash::of(texts.0.iter().map(|(_, text)| text.as_str()));
     let tasks = tasks(&system, &plans, &cpus, &mut missing);
     let outcome = outcome(&analysis, &missing, args.unproved);
