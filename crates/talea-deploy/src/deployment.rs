@@ -282,6 +282,11 @@ impl Deployment {
         if let Some(task) = task.filter(|task| generation.task(task).is_none()) {
             return Err(Refusal::UnknownTask { task: task.to_owned() });
         }
+        if let Some(spec) = task.and_then(|task| generation.task(task))
+            && spec.governed.is_some()
+        {
+            return Err(Refusal::Governor { task: spec.name.clone() });
+        }
         for (index, spec) in generation.tasks().iter().enumerate() {
             if task.is_none_or(|task| task == spec.name) {
                 let state = &mut self.tasks[index];

@@ -123,10 +123,11 @@ const GOVERNOR_BACKOFF: Span = Span::from_ns(10_000_000);
 const GOVERNOR_MAX_BACKOFF: Span = Span::from_ns(10_000_000_000);
 
 impl TaskSpec {
-    /// Returns the governor of root number `root`. Its words are the name of the program, the root
-    /// and the tasks; the driver has its command line. It restarts without a limit of attempts.
+    /// Returns the governor of root number `root`. Its words are the name of the program, the root,
+    /// its CPUs and its tasks; the driver has its command line. It restarts without a limit of attempts.
     pub fn governor(root: usize, governed: Governed) -> TaskSpec {
-        let first = ["talea-governor".to_owned(), governed.root.clone()];
+        let name = "talea-governor".to_owned();
+        let first = [name, governed.root.clone(), governed.cpus.to_string()];
         let words = first.into_iter().chain(governed.tasks.iter().cloned()).collect();
         let restart = Restart {
             when: RestartOn::Always,
@@ -198,6 +199,7 @@ impl Generation {
         is_unproved: bool,
     ) -> Result<Generation, InvalidGeneration> {
         let mut names = BTreeSet::new();
+        let parts = parts(roots.len(), &tasks);
         for task in &tasks {
             let name = || task.name.clone();
             if !names.insert(&task.name) {
@@ -212,7 +214,7 @@ impl Generation {
             if !task.attr.cpus.is_subset(&root.cpus) {
                 return Err(InvalidGeneration::ForeignCpus(name()));
             }
-            if !is_governed_well(task, root, &tasks) {
+            if !parts[task.root].fit(task, root) {
                 return Err(InvalidGeneration::Ungoverned(name()));
             }
         }
@@ -261,22 +263,39 @@ impl Generation {
     }
 }
 
-/// Whether a task and the governor of its root fit. A task that Linux schedules needs none.
-fn is_governed_well(task: &TaskSpec, root: &RootSpec, all: &[TaskSpec]) -> bool {
-    let of_root = || all.iter().filter(|other| other.root == task.root);
-    match (task.command.role, &task.governed) {
-        (Role::Linux, None) => true,
-        (Role::Governed(cpus), None) => {
-            let governors = of_root().filter(|other| other.governed.is_some()).count();
-            governors == 1 && cpus == root.cpus
+/// Governors and governed tasks of one root.
+#[derive(Clone, Debug, Default)]
+struct Parts<'t> {
+    governors: Vec<&'t TaskSpec>,
+    governed: Vec<&'t String>,
+}
+
+impl Parts<'_> {
+    /// Whether a task and the governor of its root fit. A task that Linux schedules needs none.
+    fn fit(&self, task: &TaskSpec, root: &RootSpec) -> bool {
+        match (task.command.role, &task.governed) {
+            (Role::Linux, None) => true,
+            (Role::Governed(cpus), None) => self.governors.len() == 1 && cpus == root.cpus,
+            (Role::Governor(_), Some(governed)) => {
+                task.command == TaskSpec::governor(task.root, governed.clone()).command
+                    && (&governed.root, governed.cpus) == (&root.name, root.cpus)
+                    && self.governed.iter().copied().eq(&governed.tasks)
+            }
+            _ => false,
         }
-        (Role::Governor(hash), Some(governed)) => {
-            let is_governed = |of: &&TaskSpec| matches!(of.command.role, Role::Governed(_));
-            let names = of_root().filter(is_governed).map(|other| &other.name);
-            hash == governed.hash()
-                && (&governed.root, governed.cpus) == (&root.name, root.cpus)
-                && names.eq(&governed.tasks)
-        }
-        _ => false,
     }
+}
+
+/// Returns the parts of each root.
+fn parts(roots: usize, tasks: &[TaskSpec]) -> Vec<Parts<'_>> {
+    let mut parts = vec![Parts::default(); roots];
+    for task in tasks {
+        let Some(parts) = parts.get_mut(task.root) else { continue };
+        match task.command.role {
+            Role::Linux => {}
+            Role::Governed(_) => parts.governed.push(&task.name),
+            Role::Governor(_) => parts.governors.push(task),
+        }
+    }
+    parts
 }

@@ -209,6 +209,11 @@ pub enum Refusal {
     NothingInForce,
     /// There is no generation before the present one.
     NothingBefore,
+    /// The task is a governor, which ends with the programs of its root only.
+    Governor {
+        /// Name of the task.
+        task: String,
+    },
     /// No task has this name.
     UnknownTask {
         /// The name.

@@ -7,19 +7,17 @@
 //!    also a second one of the same task.
 //! 3. A task starts its program if no program of its name runs, stops or is on its way, and no
 //!    process of an ended one is left.
-//! 4. The threads of a program that plays an active task have the task's attributes, if Linux
-//!    schedules them.
+//! 4. The threads of a program that plays an active task have the task's attributes. Those of a
+//!    governed task have its CPUs: the governor sets their policies.
+//! 5. A governed program must be ready in time from the readiness of its governor on. Before, it is
+//!    frozen.
 //!
-//! A governor is a program like the others, and the program of a governed task needs no order
-//! between them: it starts frozen, and stays so until its governor runs. A governor that ends
-//! leaves its groups frozen, and releases them after a second; the machine starts the next one
-//! before that. A program that is stopped together with its governor handles the request when it is
-//! released, as an ordinary program.
+//! No rule orders a governor and its programs: decision 26 has the states of a root without one.
 
 use crate::deployment::{Deployment, INSPECTION_PERIOD, STOP_GRACE, Stop};
 use crate::drift::{Action, KINDS, missing};
 use crate::generation::{Role, TaskSpec};
-use crate::ids::{EffectNumber, ProcessId};
+use crate::ids::{EffectNumber, ProcessId, SettingKind};
 use crate::inactive::Inactive;
 use crate::input::{
     Effect, Event, Exit, FailureCause, Observation, Program, RollbackCause, StopSignal,
@@ -153,8 +151,15 @@ impl Deployment {
         }
         let state = &mut self.tasks[index];
         state.pending = state.pending.filter(|start| *start > seen);
+        let was_ready = state.is_ready;
         state.is_ready |= program.is_ready;
-        let is_late = state.ready_by(spec).is_some_and(|by| by <= now);
+        if spec.governed.is_some() && !was_ready && program.is_ready {
+            self.governor_is_ready(spec.root, now);
+        }
+        let is_due = self.tasks[index].ready_by(spec).is_some_and(|by| by <= now);
+        let is_late =
+            is_due && !mutate!("deploy-governed-ready", self.waits_for_governor(spec), false);
+        let state = &self.tasks[index];
         let mut is_stopping = state.inactive.is_some() || self.stops.contains_key(&process);
         if !is_stopping && mutate!("deploy-ready", is_late, false) {
             self.fail(index, spec, FailureCause::NotReady, now);
@@ -163,6 +168,25 @@ impl Deployment {
         if is_stopping {
             let grace = self.tasks[index].drain_within.unwrap_or(STOP_GRACE);
             self.stop(process, grace, seen, now);
+        }
+    }
+
+    /// Whether a task waits for the governor of its root.
+    fn waits_for_governor(&self, spec: &TaskSpec) -> bool {
+        let Some(generation) = &self.in_force else { return false };
+        let mut tasks = generation.tasks().iter().zip(&self.tasks);
+        matches!(spec.command.role, Role::Governed(_))
+            && tasks
+                .any(|(of, state)| of.root == spec.root && of.governed.is_some() && !state.is_ready)
+    }
+
+    /// Lets the time of the programs of a root until they must be ready begin.
+    fn governor_is_ready(&mut self, root: usize, now: Monotonic) {
+        let Some(generation) = self.in_force.clone() else { return };
+        for (spec, state) in generation.tasks().iter().zip(&mut self.tasks) {
+            if spec.root == root && spec.governed.is_none() && state.process.is_some() {
+                state.started_at = Some(now);
+            }
         }
     }
 
@@ -175,14 +199,18 @@ impl Deployment {
         seen: EffectNumber,
         now: Monotonic,
     ) {
-        let is_governed = mutate!("deploy-governed", spec.command.role != Role::Linux, false);
-        if is_governed || self.stops.contains_key(&program.process) {
+        if self.stops.contains_key(&program.process) {
             return;
         }
+        let kinds: &[SettingKind] = match spec.command.role {
+            Role::Linux => &KINDS,
+            Role::Governed(_) => mutate!("deploy-governed", &[SettingKind::Cpus], &KINDS),
+            Role::Governor(_) => &[],
+        };
         let mut old = std::mem::take(&mut self.tasks[index].threads);
         for thread in &program.threads {
             let mut state = old.remove(&thread.id).unwrap_or_default();
-            for kind in KINDS {
+            for &kind in kinds {
                 let setting = missing(kind, &spec.attr, thread);
                 let action = state.value(kind).judge(setting.is_none(), seen, now);
                 let (Some(setting), true) = (setting, action != Action::Keep) else { continue };

@@ -111,6 +111,7 @@ impl TaskState {
     /// Notes that the program is gone.
     pub(crate) fn end(&mut self) {
         (self.process, self.started_at, self.pending) = (None, None, None);
+        self.is_ready = false;
         self.threads.clear();
     }
 

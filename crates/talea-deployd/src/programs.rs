@@ -13,7 +13,8 @@
 //!
 //! 1. The file of an instance exists before its group, and its group before its first process. The
 //!    file is removed after the group. So a later driver finds every process.
-//! 2. A group that a driver removes was empty, and no process can enter it afterwards.
+//! 2. A group that a driver removes was empty, and no process can enter it afterwards. A driver
+//!    removes the group of a governed task only if no program and no governor has it.
 //! 3. A start sets the attributes of the first thread after the exec, unless a governor schedules
 //!    the program: then the first thread has them before, in a frozen group.
 //! 4. The group of a governed task exists while its governor or a program of the task does, and the
@@ -32,14 +33,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::Builder;
-use std::time::Duration;
-use talea_core::{Attr, mutate};
+use std::time::{Duration, Instant};
+use talea_core::{Attr, CpuSet, mutate};
 use talea_deploy::input::{Errno, Exit, Program, StopSignal, Thread};
 use talea_deploy::text::Instance;
 use talea_deploy::{Command, FileHash, Governed, ProcessId, Role, mechanism};
+use talea_os::cgroup::handover;
 use talea_os::cgroup::program_group::{self, ProgramGroup};
 use talea_os::files::check_trusted;
-use talea_os::launch::Detached;
+use talea_os::launch::{Detached, SchedulingRights};
 use talea_os::process_handle::ProcessHandle;
 use talea_os::{Tid, clock, launch, proc, users};
 
@@ -62,6 +64,9 @@ pub(crate) struct Programs {
     directory: PathBuf,
     /// Group above the groups of new programs.
     group: PathBuf,
+    /// Group above the groups of governed tasks. Its name has a hash of the runtime directory:
+    /// another daemon may have tasks with the same names.
+    governed_group: PathBuf,
     /// Directory of the system files and of the statistics of governors.
     systems: PathBuf,
     /// Address of the socket for readiness.
@@ -110,6 +115,7 @@ impl Programs {
         let mut programs = Programs {
             directory: runtime.join("programs"),
             group: base.join(GROUP),
+            governed_group: base.join(GROUP).join(governed_name(runtime)),
             systems: runtime.join("systems"),
             notify: notify.to_owned(),
             boot: boot.to_owned(),
@@ -137,6 +143,7 @@ impl Programs {
                 programs.by_name.insert(name, program);
             }
         }
+        programs.remove_empty_groups();
         Ok(programs)
     }
 
@@ -237,7 +244,7 @@ impl Programs {
         // No other program of this boot has had the name.
         let name = format!("{}-{}", clock::now().as_ns(), std::process::id());
         let path = match command.role {
-            Role::Governed(_) => self.group_of_governed(task),
+            Role::Governed(cpus) => self.group_of_governed(task, &cpus),
             Role::Linux | Role::Governor(_) => self.group.join(&name),
         };
         let mut instance = Instance {
@@ -294,19 +301,16 @@ impl Programs {
         task: &str,
         command: &Command,
     ) -> io::Result<(ProgramGroup, Child)> {
-        let detached = Detached {
-            name: task,
-            variables: &[("NOTIFY_SOCKET", self.notify.as_os_str())],
-            keeps_rights: matches!(command.role, Role::Governor(_)),
+        let variables = &[("NOTIFY_SOCKET", self.notify.as_os_str())];
+        let detached = Detached { name: task, variables };
+        let rights = match command.role {
+            Role::Governed(cpus) => return start_frozen(path, program, &detached, &cpus),
+            Role::Linux => SchedulingRights::Dropped,
+            Role::Governor(_) => SchedulingRights::Kept,
         };
-        if let Role::Governed(cpus) = command.role {
-            let group = ProgramGroup::at_or_create(path)?;
-            mutate!("deployd-frozen-start", group.freeze(), Ok(()))?;
-            let child = program.start_frozen(&group, &detached, &cpus, mechanism::START_LEVEL)?;
-            return Ok((group, child));
-        }
         let group = ProgramGroup::create(path)?;
-        let child = start_in_time(&group, || program.start_detached(&group, &detached))?;
+        let start = || program.start_detached(&group, &detached, rights);
+        let child = start_in_time(&group, start)?;
         Ok((group, child))
     }
 
@@ -323,10 +327,8 @@ impl Programs {
         words.push(governed.cpus.to_string().into());
         words.extend(["--stats".into(), statistics.into()]);
         for task in &governed.tasks {
-            let path = self.group_of_governed(task);
-            if !path.exists() {
-                ProgramGroup::at_or_create(&path)?.freeze()?;
-            }
+            let path = self.group_of_governed(task, &governed.cpus);
+            ProgramGroup::at_or_create(&path)?;
             let mut group = OsString::from(format!("{task}="));
             group.push(path);
             words.extend(["--group".into(), group]);
@@ -334,14 +336,15 @@ impl Programs {
         Ok(words)
     }
 
-    /// Returns the path of the group of a governed task.
-    fn group_of_governed(&self, task: &str) -> PathBuf {
-        self.group.join(GOVERNED).join(file_name(task))
+    /// Returns the path of the group of a governed task. A task on other CPUs has another group:
+    /// its program there starts again.
+    fn group_of_governed(&self, task: &str, cpus: &CpuSet) -> PathBuf {
+        self.governed_group.join(format!("{}.{cpus}", file_name(task)))
     }
 
     /// Whether a group belongs to a governed task, and not to one program.
     fn is_of_governed_task(&self, group: &Path) -> bool {
-        group.parent() == Some(&self.group.join(GOVERNED))
+        group.parent() == Some(&self.governed_group)
     }
 
     /// Observes all programs. The second result is the tasks whose ended programs have processes
@@ -453,36 +456,70 @@ impl Programs {
     /// governors that are gone, and the groups above, if they are empty.
     fn remove_empty_groups(&self) {
         let (mut groups, mut systems) = (BTreeSet::new(), BTreeSet::new());
-        for Instance { task, command, .. } in self.by_name.values().map(|of| &of.instance) {
+        for program in self.by_name.values() {
+            let command = &program.instance.command;
             match (command.role, &command.words[..]) {
-                (Role::Governed(_), _) => drop(groups.insert(file_name(task))),
-                (Role::Governor(_), [_, root, tasks @ ..]) => {
+                (Role::Governed(_), _) => drop(groups.insert(program.group.path().to_owned())),
+                (Role::Governor(_), [_, root, cpus, tasks @ ..]) => {
                     systems.insert(file_name(root));
-                    groups.extend(tasks.iter().map(|task| file_name(task)));
+                    let cpus = CpuSet::parse(cpus).unwrap_or_default();
+                    groups.extend(tasks.iter().map(|task| self.group_of_governed(task, &cpus)));
                 }
                 _ => {}
             }
         }
-        let governed = self.group.join(GOVERNED);
-        for name in names_in(&governed).difference(&groups) {
-            // A group with processes stays, and a file such as `cgroup.procs` is no group.
-            drop(std::fs::remove_dir(governed.join(name)));
-        }
-        for name in names_in(&self.systems) {
-            let path = self.systems.join(name);
-            if !path.file_stem().is_some_and(|stem| systems.iter().any(|root| stem == &**root)) {
-                drop(std::fs::remove_file(path));
+        for name in names_in(&self.governed_group) {
+            let path = self.governed_group.join(name);
+            if path.is_dir() && !groups.contains(&path) {
+                // A group with processes stays.
+                drop(ProgramGroup::at(&path).remove());
             }
         }
-        drop(std::fs::remove_dir(governed));
+        for name in names_in(&self.systems) {
+            let root = name.split('.').next().unwrap_or_default();
+            if !systems.contains(root) {
+                drop(std::fs::remove_file(self.systems.join(name)));
+            }
+        }
+        drop(std::fs::remove_dir(&self.governed_group));
         drop(std::fs::remove_dir(&self.group));
     }
+}
+
+/// Returns the name of the group above the groups of governed tasks.
+fn governed_name(runtime: &Path) -> String {
+    let hash = FileHash::of([&*runtime.to_string_lossy()]).to_string();
+    format!("{GOVERNED}-{}", &hash[..16])
 }
 
 /// Returns the names in a directory, which may be missing.
 fn names_in(directory: &Path) -> BTreeSet<String> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// Starts a program in the frozen group at `path`, and waits until its process is there: then no
+/// governor or reaper thaws the group before.
+fn start_frozen(
+    path: &Path,
+    program: &launch::Program,
+    detached: &Detached<'_>,
+    cpus: &CpuSet,
+) -> io::Result<(ProgramGroup, Child)> {
+    let group = ProgramGroup::at_or_create(path)?;
+    let _lock = handover::keep_frozen(path)?;
+    mutate!("deployd-frozen-start", group.freeze(), Ok(()))?;
+    let mut child = program.start_frozen(&group, detached, cpus, mechanism::START_LEVEL)?;
+    let end = Instant::now() + START_TIMEOUT;
+    while group.processes()?.is_empty() && child.try_wait()?.is_none() {
+        if Instant::now() > end {
+            child.kill()?;
+            child.wait()?;
+            return Err(rustix::io::Errno::TIMEDOUT.into());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok((group, child))
 }
 
 /// Returns the name of a file for a task or a root, whose name may have any character.
@@ -523,8 +560,8 @@ impl OneProgram {
     /// Returns the threads whose attributes the machine keeps.
     fn threads(&self) -> Vec<Thread> {
         match self.instance.command.role {
-            Role::Linux => attributes::threads(&self.group),
-            Role::Governed(_) | Role::Governor(_) => Vec::new(),
+            Role::Linux | Role::Governed(_) => attributes::threads(&self.group),
+            Role::Governor(_) => Vec::new(),
         }
     }
 

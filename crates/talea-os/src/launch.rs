@@ -191,10 +191,11 @@ impl Program {
         &self,
         group: &ProgramGroup,
         detached: &Detached<'_>,
+        rights: SchedulingRights,
     ) -> io::Result<Child> {
         let ids = Ids::of(self.known_account()?);
         let procs = group.procs_file()?;
-        let (raw, keeps_rights) = (procs.as_raw_fd(), detached.keeps_rights);
+        let raw = procs.as_raw_fd();
         let mut command = self.detached_command(detached)?;
         let enter = move || {
             // SAFETY: system calls; the descriptor is open until exec.
@@ -203,7 +204,7 @@ impl Program {
                 // it after the end of this one. Its threads have no attribute of the starter there.
                 leave_starter()?;
                 enter_group(raw)?;
-                if !keeps_rights {
+                if rights == SchedulingRights::Dropped {
                     drop_scheduling_rights();
                 }
                 ids.assume()
@@ -221,11 +222,11 @@ impl Program {
     /// `priority` on `cpus`, enters `group`, which is frozen, and executes the program when the
     /// group is thawed. Returns before that.
     ///
-    /// The child has no open file of this process, so nothing waits for it: neither this call nor a
-    /// lock of this process. A program that cannot be executed exits with 127.
+    /// The child closes the files of this process first, so nothing waits for it: neither this call
+    /// nor a lock of this process. Every later error ends the child with 127.
     ///
     /// # Errors
-    /// As [`Program::start_detached`], for the steps before the child enters the group.
+    /// As [`Program::start_detached`], for the steps before that.
     pub fn start_frozen(
         &self,
         group: &ProgramGroup,
@@ -246,10 +247,10 @@ impl Program {
             unsafe {
                 leave_starter()?;
                 if raw != FIRST {
-                    check(libc::dup2(raw, FIRST))?;
+                    check(libc::dup3(raw, FIRST, libc::O_CLOEXEC))?;
                 }
-                // The starter waits for the end of a pipe, and has the child with it.
-                close_from(FIRST + 1);
+                // Also the pipe for whose end `spawn` waits, so it returns now.
+                close_from(FIRST + 1)?;
                 let steps = || {
                     check(libc::sched_setaffinity(0, size_of_val(&mask), &raw const mask))?;
                     check(libc::sched_setscheduler(0, libc::SCHED_RR, &raw const parameters))?;
@@ -257,7 +258,6 @@ impl Program {
                     ids.assume()?;
                     // The child stops on the return from this write.
                     enter_group(FIRST)?;
-                    close_from(FIRST);
                     exec.run()
                 };
                 let _: io::Result<()> = steps();
@@ -288,6 +288,15 @@ impl Program {
     }
 }
 
+/// Right of a program to schedule threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedulingRights {
+    /// It has that of its starter.
+    Kept,
+    /// It has no CAP_SYS_NICE, and may take no real-time priority.
+    Dropped,
+}
+
 /// Program that outlives its starter.
 #[derive(Clone, Copy, Debug)]
 pub struct Detached<'a> {
@@ -295,9 +304,6 @@ pub struct Detached<'a> {
     pub name: &'a str,
     /// Variables of its environment besides those of a login.
     pub variables: &'a [(&'a str, &'a OsStr)],
-    /// Whether it may set real-time policies. Otherwise it has no CAP_SYS_NICE, and may take no
-    /// real-time priority.
-    pub keeps_rights: bool,
 }
 
 /// Arguments of `execve`, prepared before the fork.
@@ -395,9 +401,11 @@ unsafe fn leave_starter() -> io::Result<()> {
 ///
 /// # Safety
 /// The caller uses none of them afterwards.
-unsafe fn close_from(first: RawFd) {
-    // SAFETY: integers. The kernel knows the call (Linux 5.9, older than `cgroup.kill`).
-    unsafe { libc::syscall(libc::SYS_close_range, first as libc::c_uint, libc::c_uint::MAX, 0) };
+unsafe fn close_from(first: RawFd) -> io::Result<()> {
+    let (first, last) = (first as libc::c_uint, libc::c_uint::MAX);
+    // SAFETY: integers.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    if closed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Numbers of an account, for the calls between fork and exec.

@@ -257,11 +257,14 @@ impl Drop for Deployd {
         }
         // Groups of governed tasks without a program.
         if let Ok(base) = program_group::base() {
-            let governed = base.join("talea-deploy/governed");
-            for group in std::fs::read_dir(&governed).into_iter().flatten().flatten() {
-                let _ = std::fs::remove_dir(group.path());
+            let folders = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
+            for above in folders(&base.join("talea-deploy")) {
+                for group in folders(&above.path()) {
+                    // The groups of other tests have processes.
+                    let _ = std::fs::remove_dir(group.path());
+                }
+                let _ = std::fs::remove_dir(above.path());
             }
-            let _ = std::fs::remove_dir(governed);
         }
     }
 }

@@ -18,8 +18,8 @@ pub struct Instance {
     pub task: String,
     /// Command with which it was started.
     pub command: Command,
-    /// Path of its control group. No other program has had it, but the ones of a governed task
-    /// follow each other in one.
+    /// Path of its control group. No other program has had it. The programs of a governed task
+    /// share one, one after the other.
     pub group: String,
     /// Its first process. `None` before the start, and if the driver ended during the start: then
     /// the first process is the oldest one in the group.

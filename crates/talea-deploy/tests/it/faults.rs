@@ -39,8 +39,8 @@ fn random_task(world: &mut World, name: &str) -> TaskSpec {
         spec.health.restart.attempts = 1;
     }
     if rng.chance(30) {
-        let TaskSpec { root, command, .. } = governed(name, "one");
-        (spec.root, spec.command.role) = (root, command.role);
+        let TaskSpec { root, command, attr, .. } = governed(name, "one");
+        (spec.root, spec.command.role, spec.attr.cpus) = (root, command.role, attr.cpus);
     }
     spec
 }

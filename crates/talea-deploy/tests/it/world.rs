@@ -58,6 +58,7 @@ pub(crate) fn task(name: &str, word: &str, priority: u8) -> TaskSpec {
 pub(crate) fn governed(name: &str, word: &str) -> TaskSpec {
     let mut spec = task(name, word, 40);
     (spec.root, spec.command.role) = (1, Role::Governed(CpuSet::first(2)));
+    spec.attr.cpus = CpuSet::first(2);
     spec
 }
 
@@ -134,6 +135,8 @@ pub(crate) struct World {
     requests: u64,
     /// Whether new programs never become ready.
     pub(crate) never_ready: bool,
+    /// Whether a governor exits when it starts.
+    pub(crate) fails_to_govern: bool,
 }
 
 impl World {
@@ -155,6 +158,7 @@ impl World {
             next_id: 100,
             requests: 0,
             never_ready: false,
+            fails_to_govern: false,
         }
     }
 
@@ -311,7 +315,8 @@ impl World {
         let ignores_terminate = self.rng.chance(self.faults.ignores_terminate);
         let ready_at = if self.never_ready { Monotonic::NEVER } else { self.now + READY_AFTER };
         let threads = BTreeMap::from([(main, attr)]);
-        let program = Instance { task, command, exit: None, ready_at, threads, ignores_terminate };
+        let exit = (self.fails_to_govern && task == GOVERNOR).then_some(Exit::Code(3));
+        let program = Instance { task, command, exit, ready_at, threads, ignores_terminate };
         self.programs.insert(process, program);
     }
 
@@ -353,9 +358,11 @@ impl World {
         let Some(owner) = owner else { return };
         let generation = self.disk.in_force.as_ref().expect("a set without a generation");
         let spec = generation.task(&owner.task).expect("a set of a removed task");
-        assert_eq!(owner.command.role, Role::Linux, "a set beside the governor of {}", spec.name);
         match setting {
-            Setting::Policy { policy, .. } => assert_eq!(policy, spec.attr.policy),
+            Setting::Policy { policy, .. } => {
+                assert_eq!(owner.command.role, Role::Linux, "a policy beside a governor");
+                assert_eq!(policy, spec.attr.policy);
+            }
             Setting::Cpus(cpus) => assert_eq!(cpus, spec.attr.cpus),
         }
     }
@@ -406,10 +413,11 @@ impl World {
                 return Some(format!("{} programs play {}", running.len(), spec.name));
             }
             let threads = running.iter().flat_map(|(_, program)| &program.threads);
-            for (&thread, attr) in threads.filter(|_| spec.command.role == Role::Linux) {
+            for (&thread, attr) in threads.filter(|_| spec.governed.is_none()) {
                 let is_contended = |kind| state.contended.contains(&(thread, kind));
                 let policy = (attr.policy, attr.reset_on_fork);
-                let is_policy = policy == (spec.attr.policy, spec.attr.reset_on_fork);
+                let is_policy = spec.command.role != Role::Linux
+                    || policy == (spec.attr.policy, spec.attr.reset_on_fork);
                 if !is_policy && !is_contended(SettingKind::Policy)
                     || attr.cpus != spec.attr.cpus && !is_contended(SettingKind::Cpus)
                 {

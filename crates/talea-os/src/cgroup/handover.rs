@@ -93,6 +93,16 @@ impl Handover {
     }
 }
 
+/// Lock of a group while a process enters it, unless a governor has the lock. In both cases no
+/// reaper thaws the group meanwhile.
+///
+/// # Errors
+/// The kernel's error.
+pub fn keep_frozen(path: &Path) -> io::Result<Option<File>> {
+    let file = File::options().write(true).open(path.join("cgroup.kill"))?;
+    Ok(file_lock::try_lock(&file)?.then_some(file))
+}
+
 /// Locks a group. Waits for the end of a killed governor.
 fn lock(path: &Path) -> Result<File, HandoverError> {
     let os = |error| HandoverError::Os(path.to_owned(), error);

@@ -88,9 +88,10 @@ fn d23_d24_partitions_stay_in_force_over_reload_restart_and_kill_of_the_unit() {
     let last = std::thread::available_parallelism().expect("CPUs").get() - 1;
     deploy(&["apply", FILE, "--cpus", &last.to_string()]);
     let before = pids();
-    let top = Path::new("/sys/fs/cgroup/system.slice").join(UNIT).join("talea-deploy/governed");
-    for name in ["n-first", "n-second"] {
-        assert!(top.join(name).is_dir(), "the groups are below the unit");
+    let top = Path::new("/sys/fs/cgroup/system.slice").join(UNIT).join("talea-deploy");
+    for pid in &before {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("it runs");
+        assert!(text.contains(&format!("{UNIT}/talea-deploy/")), "{text}");
     }
     systemctl(&["daemon-reload"]);
     assert_eq!(pids(), before);

@@ -100,8 +100,8 @@ pub(super) fn of_grants(
 
 /// Returns the finding about a root that no file for its governor can express.
 pub(super) fn of_text(root: &str, why: &Unwritable) -> Missing {
-    let remedy = "describe the root without it; talea execute runs this one for a limited time";
-    Missing::new(root, format!("its governor reads a file, and {why}"), remedy)
+    let remedy = "describe the root without this item; talea execute runs it for a limited time";
+    Missing::new(root, format!("no file for its governor can express an item: {why}"), remedy)
 }
 
 fn of_program(task: &str, words: &[String], user: Option<&str>) -> Vec<Missing> {

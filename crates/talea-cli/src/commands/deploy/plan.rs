@@ -213,8 +213,8 @@ fn tasks(
     tasks
 }
 
-/// Returns the text of a system with this root alone. It does not depend on the commands of the
-/// programs and on the length of a run, so that their change leaves the governor.
+/// Returns the text of a system with this root alone. The text has neither the commands of the
+/// programs nor the length of a run, so a change of these does not replace the governor.
 fn governed_text(root: &Root) -> Result<String, Unwritable> {
     let count = root.tasks.len();
     let root = Root {

@@ -1,5 +1,6 @@
 //! Roots with a governor: deployed programs of several users in time partitions and servers.
 
+use super::rights::field;
 use super::{SLEEP, kill, ms};
 use crate::exec::programs::hogs;
 use crate::governor::scene::{Measured, SYSTEM, cpu, is_possible, measure, number};
@@ -13,7 +14,7 @@ use talea_deploy::text::message::{Ask, ConditionText};
 use talea_deploy::{Governed, Role, RootSpec, TaskSpec};
 use talea_kernel_tests::deployd::{Deployd, apply_on, task};
 use talea_kernel_tests::{Bench, Runs, eventually, needs, needs_root};
-use talea_os::cgroup::{self, Cgroup, program_group};
+use talea_os::cgroup::Cgroup;
 
 /// Tasks whose programs always want the CPU, with their users.
 const BUSY: [(&str, &str); 3] = [("boxed", "games"), ("first", "daemon"), ("second", "bin")];
@@ -44,12 +45,11 @@ fn request(text: &str, program: &Path, confirm: Option<talea_core::Span>) -> Ask
     apply_on(RootSpec { name: "cpu".to_owned(), cpus }, &tasks, confirm)
 }
 
-fn path_of(task: &str) -> PathBuf {
-    program_group::base().expect("cgroup v2").join(format!("talea-deploy/governed/n-{task}"))
-}
-
-fn group_of(task: &str) -> Arc<Cgroup> {
-    Arc::new(Cgroup::open(path_of(task)).expect("its group"))
+/// Returns the group of a task.
+fn group_of(deployd: &Deployd, task: &str) -> Arc<Cgroup> {
+    let instances = deployd.instances();
+    let of = instances.iter().find(|of| of.task == task).expect("its file");
+    Arc::new(Cgroup::open(PathBuf::from(&of.group)).expect("its group"))
 }
 
 /// Returns the statistics of the governor.
@@ -64,7 +64,7 @@ fn statistics(deployd: &Deployd) -> String {
 
 /// Measures the execution of the busy programs until a measurement is conclusive.
 fn measured(deployd: &Deployd) -> Measured {
-    let groups = BUSY.map(|(task, _)| group_of(task));
+    let groups = BUSY.map(|(task, _)| group_of(deployd, task));
     let zero = number(&statistics(deployd), "zero_ns");
     let measured = Runs::at_least(1).repeat(|| {
         let measured = measure(&groups, TRACE, || Monotonic::from_ns(zero));
@@ -78,17 +78,23 @@ fn pids(deployd: &Deployd) -> [i32; 3] {
     let pids = BUSY.map(|(task, _)| deployd.running(task));
     deployd.running(GOVERNOR);
     for (task, _) in BUSY {
-        let used = || group_of(task).used().expect("its group");
+        let used = || group_of(deployd, task).used().expect("its group");
         let before = used();
         eventually(&format!("{task} executes"), || used() > before);
     }
     pids
 }
 
+/// Whether the bounding set of a process has CAP_SYS_NICE.
+fn may_schedule(pid: i32) -> bool {
+    let set = field(pid, "status", "CapBnd:");
+    u64::from_str_radix(&set[0], 16).expect("a number") >> 23 & 1 == 1
+}
+
 /// Returns the users of the processes in the group of a task.
-fn users(task: &str) -> Vec<u32> {
+fn users(deployd: &Deployd, task: &str) -> Vec<u32> {
     use std::os::unix::fs::MetadataExt;
-    let processes = group_of(task).processes().expect("its group");
+    let processes = group_of(deployd, task).processes().expect("its group");
     let of = |pid: &talea_os::Tid| std::fs::metadata(format!("/proc/{pid}")).ok();
     processes.iter().filter_map(of).map(|found| found.uid()).collect()
 }
@@ -105,18 +111,29 @@ fn d23_deployed_programs_run_in_their_slots_and_budgets_and_leave_nothing() {
     is_kept(&measured(&deployd));
     for (task, user) in BUSY {
         let account = talea_os::users::account(user).expect("readable").expect("an account");
-        let users = users(task);
+        let users = users(&deployd, task);
         assert!(!users.is_empty() && users.iter().all(|uid| *uid == account.user.uid), "{users:?}");
     }
+    for pid in pids {
+        assert_eq!(field(pid, "status", "NoNewPrivs:"), ["1"]);
+        assert_eq!(field(pid, "limits", "Max realtime priority")[..2], ["0", "0"]);
+        assert_eq!(field(pid, "status", "SigBlk:"), ["0000000000000000"]);
+        assert!(!may_schedule(pid), "no right to schedule");
+        let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
+        let open: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(open.len(), 3, "the standard streams only: {open:?}");
+    }
+    assert!(may_schedule(deployd.running(GOVERNOR)), "a governor sets policies");
     let text = statistics(&deployd);
     assert!(!text.contains("instead of"), "nothing has changed a policy: {text}");
+    let groups = BUSY.map(|(task, _)| group_of(&deployd, task));
     let status = deployd.status();
     assert!(!status.has_problem(), "{status:?}");
     assert!(status.tasks.iter().all(|task| task.repairs == 0), "{status:?}");
     assert_eq!(deployd.change(&Ask::Remove), None);
     eventually("no process, group and file is left", || {
         pids.iter().all(|&pid| !talea_kernel_tests::kernel::exists(pid))
-            && BUSY.iter().all(|(task, _)| !path_of(task).exists())
+            && groups.iter().all(|group| !group.path().exists())
             && deployd.instances().is_empty()
             && std::fs::read_dir(deployd.runtime().join("systems")).expect("there").count() == 0
     });
@@ -144,7 +161,7 @@ fn d23_a_program_without_a_governor_executes_no_instruction() {
     eventually("the governor has failed", || deployd.task(GOVERNOR).failures > 3);
     let frozen = BUSY.map(|(task, _)| {
         let pid = deployd.running(task);
-        assert!(group_of(task).is_frozen().expect("its group"), "{task}");
+        assert!(group_of(&deployd, task).is_frozen().expect("its group"), "{task}");
         let file = std::fs::read_link(format!("/proc/{pid}/exe")).expect("it lives");
         assert_eq!(file.file_name(), Some("talea-deployd".as_ref()), "{task} has begun");
         pid
@@ -196,7 +213,7 @@ fn d24_twenty_kills_change_nothing_but_the_killed() {
     }
     is_kept(&measured(&deployd));
     for (task, _) in BUSY {
-        let processes = group_of(task).processes().expect("its group");
+        let processes = group_of(&deployd, task).processes().expect("its group");
         let own = deployd.running(task);
         assert!(processes.iter().any(|pid| pid.as_raw() == own), "{task}: {processes:?}");
     }
@@ -226,21 +243,16 @@ fn d25_another_table_keeps_the_programs_and_a_rollback_brings_the_first_one_back
     eventually("there is another governor", || deployd.running(GOVERNOR) != governor);
     assert_eq!(pids(&deployd), kept);
     let share = |task: &str| {
-        let group = group_of(task);
+        let group = group_of(&deployd, task);
         let before = group.used().expect("its group");
         std::thread::sleep(TRACE);
         group.used().expect("its group").checked_sub(before).expect("a clock").as_ns()
     };
     let (first, second) = (share("first"), share("second"));
     assert!(first * 3 < second * 2, "4 ms and 8 ms of 20: {first} and {second} ns");
+    let second = deployd.running(GOVERNOR);
     deployd.change(&Ask::RollBack(None));
-    eventually("the slots are the first ones", || {
-        statistics(&deployd);
-        pids(&deployd) == kept
-    });
+    eventually("there is a third governor", || deployd.running(GOVERNOR) != second);
+    assert_eq!(pids(&deployd), kept);
     is_kept(&measured(&deployd));
-    // A governor whose process cannot start is no reason to touch a program.
-    assert!(deployd.log().lines().all(|line| !line.contains("was not started")));
-    let frozen = cgroup::leftover();
-    assert!(frozen.is_empty(), "{frozen:?}");
 }

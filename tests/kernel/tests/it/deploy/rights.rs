@@ -9,7 +9,7 @@ use talea_kernel_tests::deployd::{Deployd, task};
 use talea_kernel_tests::{ALICE, Bench, kernel, needs_root};
 
 /// Returns the words after a key in `/proc/PID/FILE`.
-fn field(pid: i32, file: &str, key: &str) -> Vec<String> {
+pub(super) fn field(pid: i32, file: &str, key: &str) -> Vec<String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).expect("a process");
     let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
     line.split_ascii_whitespace().map(str::to_owned).collect()
