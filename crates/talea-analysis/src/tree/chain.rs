@@ -145,14 +145,25 @@ impl ChainReason {
     pub fn text(self) -> &'static str {
         match self {
             ChainReason::Response => "its response has no bound",
-            ChainReason::Arrivals => {
-                "its arrivals have no longest separation: it needs a `period`, or `separation_max` beside it"
-            }
+            ChainReason::Arrivals => "its arrivals have no longest separation",
             ChainReason::Refusals => "its backlog does not hold all jobs that arrive in a response",
             ChainReason::Deadline => {
                 "its jobs may be late, so that no output is ready at the deadline"
             }
             ChainReason::Limit => "a number is out of range",
+        }
+    }
+
+    /// Returns the change of the description that would give an answer, for users.
+    pub fn settled_by(self) -> &'static str {
+        match self {
+            ChainReason::Response => "the change that gives this task a bound",
+            ChainReason::Arrivals => {
+                "a `period`, perhaps with `separation_max`, without `enforce`; in a graph, one token for each job and the same period for all roots"
+            }
+            ChainReason::Refusals => "a larger `backlog`, or smaller costs",
+            ChainReason::Deadline => "a `deadline` up to which the response is proved",
+            ChainReason::Limit => "shorter periods, or fewer tasks in the chain",
         }
     }
 }

@@ -198,10 +198,9 @@ impl Reason {
         }
     }
 
-    /// Returns the change of the description or the run that would give an answer, for users;
-    /// `None` if none is known.
-    pub fn settled_by(self) -> Option<&'static str> {
-        Some(match self {
+    /// Returns the change of the description or the run that would give an answer, for users.
+    pub fn settled_by(self) -> &'static str {
+        match self {
             Reason::Overload => "a longer `duration`: lateness grows until a job is late",
             Reason::Starved => "a larger budget: `--synthesize server` searches for one",
             Reason::Graph => {
@@ -234,9 +233,16 @@ impl Reason {
             Reason::JitterOrLateDeadlines => "deadlines up to the period, without jitter",
             Reason::Insufficient => "smaller costs, or an `affinity` of one CPU for each task",
             Reason::Limit => "fewer tasks, or periods with smaller common multiples",
-            Reason::Accelerators | Reason::Endless | Reason::OfflineTable | Reason::Circular => {
-                return None;
+            Reason::Accelerators => {
+                "smaller costs, or `inheritance = true` in a root with `fp`, `rm`, `dm`, `edf` or `fifo` directly above all tasks"
             }
-        })
+            Reason::Endless => {
+                "a `cost` and a `period`, or preemptive schedulers with a hard budget above the endless jobs"
+            }
+            Reason::OfflineTable => {
+                "the table as the root, entries of tasks, one activation source for each task, and no [overheads]"
+            }
+            Reason::Circular => "a root of its own for the table with partitions",
+        }
     }
 }

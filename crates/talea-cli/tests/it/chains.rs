@@ -58,6 +58,10 @@ fn a_requirement_is_proved_refuted_or_unknown() {
             (Some(95_000_000), Some(codes.0))
         );
         assert_eq!(found["age"]["bound_ns"].as_u64(), Some(85_000_000));
+        let settled_by = found["settled_by"].as_str();
+        let is_unknown = verdicts.contains(&"unknown");
+        assert_eq!(settled_by.is_some_and(|change| change.contains("`offset`")), is_unknown);
+        assert!(is_unknown || settled_by.is_none(), "{settled_by:?}");
         let (code, measured) = chain(&scratch, &["simulate", "system.toml"]);
         assert_eq!((code, measured["holds"].as_bool()), (Some(codes.1), Some(codes.1 == 0)));
         for latency in ["reaction", "age"] {

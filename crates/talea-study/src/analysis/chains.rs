@@ -27,6 +27,8 @@ pub(super) struct ChainAnalysis {
     paper: Option<&'static str>,
     /// Reason why there are no bounds.
     why: Option<String>,
+    /// Change that would give bounds, or settle an unknown verdict; `None` if neither is open.
+    settled_by: Option<&'static str>,
 }
 
 /// Analysis of one latency of a chain.
@@ -97,6 +99,15 @@ pub(super) fn analyze(
             chain.age.refute(seen.age_max_ns, *is_exact);
         }
     }
+    for (chain, _) in &mut chains {
+        let is_unknown =
+            chain.latencies().iter().any(|(_, of)| of.verdict == Some(Verdict::Unknown));
+        if is_unknown && chain.settled_by.is_none() {
+            chain.settled_by = Some(
+                "an `offset` and a constant `cost` for each task if the phases are known, or smaller periods and costs; a longer simulation can only refute",
+            );
+        }
+    }
     Ok(chains.into_iter().map(|(chain, _)| chain).collect())
 }
 
@@ -115,6 +126,7 @@ fn bounds(
     let names: Vec<String> = chain.task_names(&system.roots).map(str::to_owned).collect();
     let bound = |of: fn(&ChainLatencies) -> Span| found.bounds.as_ref().ok().map(of);
     let test = found.bounds.is_ok().then_some(found.test);
+    let no = found.bounds.err();
     let analysis = ChainAnalysis {
         name: chain.name.clone(),
         reaction: LatencyAnalysis::of(chain.reaction, bound(|of| of.reaction)),
@@ -122,7 +134,8 @@ fn bounds(
         test: test.map(|test| test.name),
         kind: test.map(|_| kind_name(found.kind)),
         paper: test.map(|test| test.paper),
-        why: found.bounds.err().map(|no| format!("{}: {}", names[no.task], no.reason.text())),
+        why: no.map(|no| format!("{}: {}", names[no.task], no.reason.text())),
+        settled_by: no.map(|no| no.reason.settled_by()),
         tasks: names,
     };
     (analysis, found.kind == TestKind::Exact)
@@ -190,6 +203,9 @@ pub(super) fn text(chains: &[ChainAnalysis], color: bool) -> String {
                 chain.name,
                 short(required)
             );
+        }
+        if let Some(settled_by) = chain.settled_by {
+            let _ = writeln!(out, "  to settle it: {settled_by}");
         }
     }
     let mut papers: Vec<(&str, &str)> =

@@ -45,7 +45,7 @@ pub(super) struct TaskAnalysis {
     pub(super) paper: Option<&'static str>,
     /// Reason why the task is not proved; `None` if it is proved.
     pub(super) why: Option<String>,
-    /// Change that would settle an unknown verdict; `None` if none is known.
+    /// Change that would settle an unknown verdict; `None` for another verdict.
     pub(super) settled_by: Option<&'static str>,
     pub(super) witness: Option<Miss>,
 }
@@ -91,7 +91,7 @@ impl TaskAnalysis {
         // A simulation that is longer refutes at most; it proves nothing about other arrivals.
         let settled_by = match &answer.bound {
             _ if verdict != Verdict::Unknown => None,
-            Err(no) => no.reason.settled_by(),
+            Err(no) => Some(no.reason.settled_by()),
             Ok(_) if answer.is_refuted() => Some("arrivals that attain the bound, by `--witness`"),
             Ok(_) => Some(
                 "an `offset` for each task if the phases are known, or smaller costs; a longer simulation can only refute",

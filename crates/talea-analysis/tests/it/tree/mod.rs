@@ -15,6 +15,7 @@ mod phases;
 mod precedence;
 mod published;
 mod random_trees;
+mod reasons;
 mod simulated;
 mod suspension;
 mod tardiness;
