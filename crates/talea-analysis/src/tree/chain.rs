@@ -66,6 +66,7 @@ pub const INFO: TestInfo = TestInfo {
     sustainable: "",
     tests: &[
         "crates/talea-analysis/tests/it/tree/chains.rs::no_simulated_latency_exceeds_its_bound",
+        "crates/talea-analysis/tests/it/tree/published_chains.rs::no_bound_of_a_chain_exceeds_the_published_ones",
     ],
 };
 
@@ -80,6 +81,7 @@ pub const KNOWN_PHASES: TestInfo = TestInfo {
     sustainable: "",
     tests: &[
         "crates/talea-analysis/tests/it/tree/chains.rs::known_phases_have_the_latencies_of_a_long_simulation",
+        "crates/talea-analysis/tests/it/tree/published_chains.rs::no_bound_of_a_chain_exceeds_the_published_ones",
     ],
 };
 

@@ -14,6 +14,7 @@ mod lost_time;
 mod phases;
 mod precedence;
 mod published;
+mod published_chains;
 mod random_trees;
 mod reasons;
 mod simulated;
