@@ -113,6 +113,12 @@ impl<'m> Bounds<'m> {
         } else {
             self.bound_on_one_cpu(node)
         };
+        let found = found.map_err(|no| match no.reason {
+            Reason::Overload if self.model.suspends => {
+                NoBound { reason: Reason::Insufficient, ..no }
+            }
+            _ => no,
+        });
         self.responses.insert(node, Some(found.clone()));
         found
     }

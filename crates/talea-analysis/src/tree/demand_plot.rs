@@ -9,7 +9,8 @@
 //! to the job with the longest response. The demand of an EDF level is the work due within the
 //! window. The supply of the level is the part that interference from above the level leaves.
 //!
-//! Roots with several CPUs have no plot, because their tests do not compare two curves.
+//! Roots with several CPUs have no plot, because their tests do not compare two curves. Roots with
+//! jobs that suspend themselves have none, because a suspension is no demand.
 
 use super::bounds::Bounds;
 use super::context::Context;
@@ -67,7 +68,8 @@ impl RootModel<'_> {
     pub fn demand_plots(&self) -> Vec<DemandPlot> {
         let passes = Passes::of(self);
         let mut bounds = passes.bounds();
-        if bounds.check_covered().is_err() || self.tree.cpus > 1 {
+        let is_plain = self.tree.cpus == 1 && !passes.model.suspends;
+        if bounds.check_covered().is_err() || !is_plain {
             return Vec::new();
         }
         let nodes: Vec<NodeId> = self.tree.nodes().map(|(node, _)| node).collect();

@@ -32,7 +32,8 @@
 //!   the time of the table, bounded by slots or by responses. No test is known below a
 //!   non-preemptive root.
 //! - Jobs that suspend themselves: flat preemptive roots by fixed keys or EDF on one CPU
-//!   ([`crate::uni::suspension`]).
+//!   ([`crate::uni::suspension`]). In trees suspensions count as work (`suspension`), below
+//!   partitions without lending and deferrable servers.
 //! - Flat roots with graphs, accelerators, restricted migration or any affinities, where no other
 //!   rule gives a bound: the least fixed point of `precedence`.
 //! - A single graph with dedicated CPUs: Graham's bound for the longest chain to each node

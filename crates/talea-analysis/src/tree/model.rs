@@ -1,6 +1,7 @@
 //! First pass: the tree, the sporadic model of each task, and what no test covers.
 
 use super::root_model::RootModel;
+use super::suspension;
 use super::task_bound::{NoBound, Reason};
 use super::task_model::{Phasing, TaskModel, find_scheduler, read_task};
 use crate::supply::InterferenceCurve;
@@ -31,6 +32,8 @@ pub(super) struct Model<'a> {
     pub(super) phases_known: bool,
     /// Whether CPUs stall.
     pub(super) has_stalls: bool,
+    /// Whether suspensions count as work, so that an overload proves nothing.
+    pub(super) suspends: bool,
     /// Whether overheads are modelled.
     pub(super) has_overheads: bool,
     /// Cost of one dispatch order, in nanoseconds.
@@ -61,6 +64,9 @@ impl<'a> Model<'a> {
                 task_models.insert(id, model);
             }
         }
+        let suspending = suspension::models(of);
+        let suspends = !suspending.is_empty();
+        task_models.extend(suspending.into_iter().map(|(node, model)| (node, Ok(model))));
         // A task without a known model does not delay tasks of higher priority, unless it can block
         // non-preemptively, holds an accelerator, or overheads are modelled. (Resources:
         // `super::resources`.)
@@ -128,6 +134,7 @@ impl<'a> Model<'a> {
             phases_known: of.phases_known,
             has_stalls: !of.stalls.is_empty(),
             has_overheads: pays,
+            suspends,
             dispatch_cost: 0,
             lost: of.lost,
             release_interference: Vec::new(),

@@ -1,4 +1,7 @@
-//! Flat roots with jobs that suspend themselves: each task by [`crate::uni::suspension`].
+//! Jobs that suspend themselves: flat roots by [`crate::uni::suspension`], trees with suspensions as
+//! work.
+//!
+//! # Flat roots
 //!
 //! Assumptions:
 //! 1. One CPU and a preemptive root that orders by fixed keys or by deadlines, without a server.
@@ -7,20 +10,44 @@
 //! 3. Some task suspends itself.
 //!
 //! Under fixed keys the bounds of tasks above all suspending tasks are not affected.
+//!
+//! # Trees
+//!
+//! Elsewhere suspensions count as work of the task ([`models`]). Let the supply of a level be the
+//! time that it may use. While a job of the level is pending, each instant of the supply belongs to
+//! the work of a job that is served before all others, or no such job is ready. Then a pending job
+//! is suspended, and the instant belongs to its suspension. So the jobs of a busy window account for
+//! its whole supply by at most C + S each, as if they never suspended themselves. This needs a
+//! supply that the suspensions do not reduce:
+//!
+//! 1. Slots of a partition depend on time alone, without lending.
+//! 2. A deferrable server keeps its budget while its clients are suspended. In each period either
+//!    the clients consume the budget, or every instant that the siblings of more urgent keys leave
+//!    belongs to a client. A polling server discards its budget when its clients suspend themselves,
+//!    and the periods of sporadic servers and CBS follow their wake-ups: no test is known.
+//!
+//! Assumptions:
+//! 1. One CPU, preemptive schedulers by fixed keys, EDF or partitions without lending, and
+//!    deferrable servers in schedulers by fixed keys, none within another.
+//! 2. No graphs, accelerators, resources, sections, overheads, stalls and losses.
+//! 3. The suspending task is periodic or sporadic, without enforced separation.
 
 use super::flat::FlatBounds;
 use super::model::Model;
 use super::priority_keys::KeyOrder;
+use super::root_model::RootModel;
 use super::task_bound::{NoBound, Reason};
+use super::task_model::{Phasing, TaskModel};
 use crate::Sporadic;
 use crate::test_info::TestKind;
 use crate::uni::suspension::{Suspending, edf_bounds, fp_bounds};
 use crate::uni::{MAX_PARAMETER_NS, Scratch};
 use alloc::vec::Vec;
-use talea_core::engine::{NodeId, NodeSpec, Preemption, TaskSpec, Tree};
+use talea_core::engine::{Node, NodeId, NodeSpec, Preemption, TaskSpec, Tree};
 use talea_core::mutate;
 use talea_core::sched::PolicySpec;
-use talea_core::workload::{Arrivals, Cost, Source, StepAction};
+use talea_core::server::ServerKind;
+use talea_core::workload::{Arrivals, Cost, Overheads, Source, StepAction};
 use talea_core::{Span, Work};
 
 /// Returns the bounds of the tasks that suspensions delay; `None` for a root that is not covered.
@@ -67,14 +94,66 @@ pub(super) fn bounds(model: &Model<'_>) -> Option<FlatBounds> {
     Some(tasks.into_iter().enumerate().filter_map(of).collect())
 }
 
-/// Returns the model of a task; `None` if the test does not cover it.
-fn read(spec: &TaskSpec, source: &Source) -> Option<Suspending> {
-    let is_plain = spec.uses.is_empty()
-        && !spec.enforced
-        && !spec.inherits
+/// Returns the models of the suspending tasks of a tree with their suspensions as work; empty for a
+/// tree that is not covered.
+pub(super) fn models(of: &RootModel<'_>) -> Vec<(NodeId, TaskModel)> {
+    let tree = of.tree;
+    let is_covered = |(id, node): (NodeId, &Node)| match &node.spec {
+        NodeSpec::Task(spec) => spec.uses.is_empty() && is_plain(spec),
+        NodeSpec::Scheduler(spec) => {
+            let is_ordered = match &spec.policy {
+                PolicySpec::Partitions { lending, .. } => !lending,
+                policy => KeyOrder::of(policy).is_some() || matches!(policy, PolicySpec::Edf),
+            };
+            let is_server_covered = spec.reservation.as_ref().is_none_or(|server| {
+                let above: Vec<_> = tree.ancestors(id).map(|(_, above)| above).collect();
+                let by_key = above.first().is_some_and(|of| KeyOrder::of(&of.policy).is_some());
+                let is_kept = server.kind == ServerKind::Deferrable;
+                mutate!("tree-suspension-server", is_kept, true)
+                    && by_key
+                    && above.iter().all(|above| above.reservation.is_none())
+            });
+            spec.preemptive && is_ordered && is_server_covered
+        }
+    };
+    if tree.cpus > 1
+        || !tree.channels.is_empty()
+        || !tree.resources.is_empty()
+        || !of.stalls.is_empty()
+        || !of.lost.is_zero()
+        || of.overheads != Overheads::default()
+        || of.sources.iter().any(|source| source.cost.sleeps_with_cpu())
+        || !tree.nodes().all(is_covered)
+    {
+        return Vec::new();
+    }
+    let tasks = tree.nodes().filter_map(|(id, node)| match &node.spec {
+        NodeSpec::Task(spec) => Some((id, spec)),
+        NodeSpec::Scheduler(_) => None,
+    });
+    let model = |((id, spec), source): ((NodeId, &TaskSpec), &Source)| {
+        let read = read(spec, source).filter(|read| !read.suspension.is_zero())?;
+        let cost = read.task.cost.as_ns().checked_add(mutate!(
+            "tree-suspension-work",
+            read.suspension.as_ns(),
+            0
+        ))?;
+        let task = Sporadic { cost: Work::from_ns(cost), ..read.task };
+        (cost < MAX_PARAMETER_NS).then_some((id, TaskModel { task, phasing: Phasing::Unknown }))
+    };
+    tasks.zip(of.sources).filter_map(model).collect()
+}
+
+/// Whether jobs need nothing but the CPU.
+fn is_plain(spec: &TaskSpec) -> bool {
+    !spec.inherits
         && spec.preemption == Preemption::Anywhere
         && spec.versions.iter().all(|version| version.accelerators.is_empty())
-        && !source.is_endless();
+}
+
+/// Returns the model of a task; `None` if the test does not cover it.
+fn read(spec: &TaskSpec, source: &Source) -> Option<Suspending> {
+    let is_plain = spec.uses.is_empty() && !spec.enforced && is_plain(spec) && !source.is_endless();
     let (period, jitter) = match source.arrivals {
         Arrivals::Periodic { period, jitter, .. } => (period, jitter),
         Arrivals::Sporadic { separation, .. } => (separation, Span::ZERO),

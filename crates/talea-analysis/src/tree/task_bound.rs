@@ -157,7 +157,7 @@ impl Reason {
                 "no test known for a graph in a root that is not flat, or that may not complete before its next arrival"
             }
             Reason::Suspension => {
-                "no test known for jobs that suspend themselves elsewhere than in a flat preemptive root by fixed keys or EDF on one CPU, without resources, graphs, curves, sections, overheads and stalls"
+                "no test known for jobs that suspend themselves elsewhere than on one CPU below preemptive schedulers by fixed keys or EDF, partitions without lending and deferrable servers, without resources, graphs, sections, overheads and stalls"
             }
             Reason::Accelerators => {
                 "no test gives a bound for these jobs that wait for accelerators"
@@ -207,7 +207,7 @@ impl Reason {
                 "a root of its own for the graph, or a `period` instead of the channels"
             }
             Reason::Suspension => {
-                "a preemptive root with `fp`, `rm`, `dm` or `edf` directly above the task"
+                "a preemptive root with `fp`, `rm`, `dm` or `edf` directly above the task, or `server = \"deferrable\"` for all servers"
             }
             Reason::Resources => {
                 "`protocol = \"ceiling\"`, with the tasks directly below a root with fixed keys or `edf`"

@@ -287,7 +287,7 @@ fn tasks_above_a_task_without_a_test_have_bounds() {
     // A table isolates its partitions, and a server isolates others from its clients.
     let mut spec = SchedulerSpec::new("server", PolicySpec::FixedPriority);
     spec.overrides.priority = Some(7);
-    spec.reservation = Some(Reservation::new(Server::Deferrable, Work::from_ns(1), ns(10)));
+    spec.reservation = Some(Reservation::new(Server::Polling, Work::from_ns(1), ns(10)));
     let server = system.tree.scheduler(Tree::ROOT, spec);
     let client = system.tree.task(server, TaskSpec::new("client", ns(40)));
     system.sources.push(Source::activated(Cost::Constant(Work::from_ns(1))));

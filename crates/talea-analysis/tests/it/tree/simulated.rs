@@ -14,11 +14,11 @@ use talea_sim::{Jobs, Simulation, Workload};
 
 /// Results of a family.
 #[derive(Default)]
-struct Tally {
+pub(super) struct Tally {
     trees: u64,
-    tasks: u64,
-    bounded: u64,
-    reached: u64,
+    pub(super) tasks: u64,
+    pub(super) bounded: u64,
+    pub(super) reached: u64,
     exact: u64,
     /// Tasks with an attained exact bound that a witness refutes.
     refuted: u64,
@@ -119,7 +119,8 @@ fn worst_run(system: &RandomTree, subject: usize, policy: &str, until: u64) -> S
     longest
 }
 
-fn check(system: &RandomTree, tally: &mut Tally) {
+/// Checks the bounds of a tree against a simulation.
+pub(super) fn check(system: &RandomTree, tally: &mut Tally) {
     let until = 700 * system.scale;
     let mut roots = RootModel::new(&system.tree, &system.workload.sources);
     roots.overheads = system.overheads;

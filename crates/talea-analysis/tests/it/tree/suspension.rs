@@ -2,12 +2,15 @@
 //! all phases and with all suspensions of small sets.
 
 use super::flat::simulate;
+use super::random_trees::{Family, RandomTree, random_tree};
+use super::simulated::{Tally, check};
 use crate::rng::{Rng, rng, rounds};
 use talea_analysis::tree::{Reason, RootModel};
 use talea_analysis::uni::Scratch;
 use talea_analysis::uni::suspension::{Suspending, fp_bounds};
-use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::PolicySpec;
+use talea_core::engine::{NodeSpec, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::{PolicySpec, Slot};
+use talea_core::server::{Reservation, ServerKind};
 use talea_core::workload::{Arrivals, Cost, Source};
 use talea_core::{Span, Work};
 
@@ -184,4 +187,100 @@ fn other_roots_with_suspensions_have_no_bounds() {
     assert_eq!(reasons(&|_| ()), Ok(ns(5)));
     assert_eq!(reasons(&|root| root.preemptive = false), Err(Reason::Suspension));
     assert_eq!(reasons(&|root| root.policy = PolicySpec::Fifo), Err(Reason::Suspension));
+}
+
+/// Replaces what excludes the tree from the test, and lets some jobs suspend themselves.
+fn suspend_some(rng: &mut Rng, system: &mut RandomTree) -> bool {
+    let tree = &mut system.tree;
+    let nodes: Vec<_> = tree.nodes().map(|(id, _)| id).collect();
+    for id in nodes {
+        let above: Vec<_> = tree.ancestors(id).map(|(_, above)| above.clone()).collect();
+        let is_keyed = above.first().is_some_and(|above| {
+            !matches!(above.policy, PolicySpec::Edf | PolicySpec::Partitions { .. })
+        });
+        let can_serve = is_keyed && above.iter().all(|above| above.reservation.is_none());
+        let Some(NodeSpec::Scheduler(spec)) = tree.get_mut(id).map(|node| &mut node.spec) else {
+            continue;
+        };
+        match &mut spec.policy {
+            PolicySpec::Fifo | PolicySpec::RoundRobin { .. } => {
+                spec.policy = PolicySpec::FixedPriority;
+            }
+            PolicySpec::Partitions { lending, .. } => *lending = false,
+            _ => {}
+        }
+        spec.reservation = spec.reservation.filter(|_| can_serve);
+        if let Some(server) = &mut spec.reservation {
+            server.kind = ServerKind::Deferrable;
+        }
+    }
+    let mut suspends = false;
+    for source in &mut system.workload.sources {
+        for _ in 0..rng.below(6) / 3 {
+            let after = Work::from_ns(rng.below(source.cost.max().as_ns() + 1));
+            source.cost = source.cost.clone().suspending(after, ns(rng.between(1, 4)));
+            suspends = true;
+        }
+    }
+    suspends
+}
+
+#[test]
+fn no_response_of_suspending_tasks_in_a_tree_exceeds_its_bound() {
+    let mut rng = rng(2_019);
+    for family in [Family::Mixed, Family::Partitions, Family::Band] {
+        let mut tally = Tally::default();
+        for _ in 0..rounds(3_000) {
+            let mut system = random_tree(&mut rng, family);
+            if suspend_some(&mut rng, &mut system) {
+                check(&system, &mut tally);
+            }
+        }
+        let Tally { tasks, bounded, reached, .. } = tally;
+        println!("{family:?}: {bounded} of {tasks} with a bound, {reached} reached");
+        assert!(bounded * 5 > tasks && reached > 50, "{family:?}");
+    }
+}
+
+/// Returns the longest simulated response and the bound of a task below a server that is above all
+/// other tasks.
+fn below_server(kind: ServerKind) -> (Span, Result<Span, Reason>) {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::FixedPriority));
+    let mut server = SchedulerSpec::new("server", PolicySpec::FixedPriority);
+    server.reservation = Some(Reservation::new(kind, Work::from_ns(10), ns(20)));
+    let server = tree.scheduler(Tree::ROOT, server);
+    tree.task(server, TaskSpec::new("task", ns(100)));
+    let arrivals = Arrivals::Periodic { offset: ns(1), period: ns(100), jitter: Span::ZERO };
+    let cost = Cost::Constant(Work::from_ns(2)).suspending(Work::from_ns(1), ns(1));
+    let sources = [Source { arrivals, cost }];
+    let bound = RootModel::new(&tree, &sources).bounds()[0].bound.clone();
+    (simulate(&tree, &sources, 0, 400)[0], bound.map_err(|no| no.reason))
+}
+
+/// Work of 3 ns would complete 22 ns after its arrival at the latest. But a polling server discards
+/// its budget when the job suspends itself, so that the job completes in the second period.
+#[test]
+fn a_server_that_discards_its_budget_has_no_bound_for_jobs_that_suspend_themselves() {
+    assert_eq!(below_server(ServerKind::Polling), (ns(40), Err(Reason::Suspension)));
+    // 10 ns without a budget, and 2 + 1 ns.
+    assert_eq!(below_server(ServerKind::Deferrable), (ns(3), Ok(ns(13))));
+}
+
+#[test]
+fn suspensions_that_overload_a_partition_as_work_are_no_overload() {
+    let partition = SchedulerSpec::new("partition", PolicySpec::FixedPriority);
+    let slot = Slot { start: Span::ZERO, end: ns(5), owner: 0 };
+    let policy = PolicySpec::Partitions { frame: ns(10), slots: vec![slot], lending: false };
+    let mut tree = Tree::new(1, SchedulerSpec::new("table", policy));
+    let partition = tree.scheduler(Tree::ROOT, partition);
+    tree.task(partition, TaskSpec::new("task", ns(10)));
+    let arrivals = Arrivals::Periodic { offset: Span::ZERO, period: ns(10), jitter: Span::ZERO };
+    let bound = |suspension| {
+        let cost = Cost::Constant(Work::from_ns(2)).suspending(Work::from_ns(1), ns(suspension));
+        let sources = [Source { arrivals: arrivals.clone(), cost }];
+        RootModel::new(&tree, &sources).bounds()[0].bound.clone().map_err(|no| no.reason)
+    };
+    // 5 ns without the slot, and 2 + 1 ns.
+    assert_eq!(bound(1), Ok(ns(8)));
+    assert_eq!(bound(4), Err(Reason::Insufficient));
 }
