@@ -28,6 +28,7 @@ pub const ALL: &[TestInfo] = &[
     uni::curve_response::INFO,
     uni::suspension::INFO,
     uni::amc_rtb::INFO,
+    uni::edf_vd::INFO,
     tree::KNOWN_PHASES,
     // Several processors.
     multi::gfb::INFO,

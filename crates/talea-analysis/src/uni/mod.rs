@@ -16,6 +16,7 @@ pub mod curve_response;
 pub mod edf_in_fp;
 pub mod edf_response;
 mod edf_response_search;
+pub mod edf_vd;
 pub mod fp_levels;
 pub mod fp_response;
 pub mod limited_edf;

@@ -9,6 +9,7 @@ mod curves;
 mod dominance;
 mod edf;
 mod edf_in_fp;
+mod edf_vd;
 mod extremes;
 mod fp;
 mod fp_levels;
