@@ -12,13 +12,19 @@ use crate::plugin::ThreadScope;
 use talea_core::{CpuSet, mutate};
 
 impl Broker {
-    /// Records the CPU of an exclusive spec as reserved; no effect for other specs.
-    pub(crate) fn note_exclusive(&mut self, slot: u32) {
+    /// Returns the CPUs that a spec occupies; empty for a root domain.
+    pub(crate) fn cpus_of(&self, slot: u32) -> CpuSet {
         let spec = self.specs.at(slot);
-        let cpu =
-            spec.offer.cpu.filter(|_| mutate!("broker-exclusive", spec.task.exclusive, false));
-        if let Some(cpu) = cpu {
-            self.exclusive.insert(cpu, slot);
+        self.plugin_set.cpus_at(spec.plugin, spec.offer.cpu)
+    }
+
+    /// Records the CPUs of an exclusive spec as reserved; no effect for other specs.
+    pub(crate) fn note_exclusive(&mut self, slot: u32) {
+        let is_exclusive = self.specs.at(slot).task.exclusive;
+        if mutate!("broker-exclusive", is_exclusive, false) {
+            for cpu in &self.cpus_of(slot) {
+                self.exclusive.insert(cpu, slot);
+            }
         }
     }
 
@@ -28,14 +34,14 @@ impl Broker {
     }
 
     /// Returns `scope` with the CPUs that are off-line, and those that exclusive specs have
-    /// reserved. The current CPU of the spec to be replaced does not count as reserved.
+    /// reserved. The current CPUs of the spec to be replaced do not count as reserved.
     pub(crate) fn beside_executors(
         &self,
         scope: &ThreadScope,
         leaving: Option<u32>,
     ) -> ThreadScope {
-        let here = leaving.and_then(|slot| self.specs.at(slot).offer.cpu);
-        let others = self.exclusive.iter().filter(|&(&cpu, _)| Some(cpu) != here);
+        let here = leaving.map_or(CpuSet::EMPTY, |slot| self.cpus_of(slot));
+        let others = self.exclusive.iter().filter(|&(&cpu, _)| !here.contains(cpu));
         let mut reserved = CpuSet::EMPTY;
         let mut executor = 0;
         for (&cpu, &slot) in others {

@@ -1,10 +1,12 @@
 //! Ledger of all reservations: per CPU, per root domain, and per plugin at each of these places.
 //!
-//! Model: every accepted spec has one [`Claim`], on one CPU or on a whole root domain (`edf`
-//! without pinning). The ledger releases a claim with exactly the numbers that it reserved. So an
-//! empty ledger sums to exactly zero. A sum below zero is a bug, on which the ledger panics. If a
-//! claim is released before its zero-lag time (R36), the ledger holds the part of the charge that
-//! no successor takes over. A zero-lag hold is not counted as a spec.
+//! Model: every accepted spec has one [`Claim`], on one CPU, on a whole root domain (`edf` without
+//! pinning) or on all CPUs of a foreign plugin. The last one charges each of these CPUs in full, as
+//! if the task never left it: pessimistic, and right wherever the task runs. The ledger releases a
+//! claim with exactly the numbers that it reserved. So an empty ledger sums to exactly zero. A sum
+//! below zero is a bug, on which the ledger panics. If a claim is released before its zero-lag time
+//! (R36), the ledger holds the part of the charge that no successor takes over. A zero-lag hold is
+//! not counted as a spec.
 //!
 //! Charges are rounded up. If a sum exceeds a limit by no more than the possible rounding, [`View`]
 //! decides with exact fractions. So ten tasks of 10 % fill a CPU.
@@ -31,6 +33,18 @@ pub(crate) enum Place {
     Cpu(u32),
     /// A root domain: an index into the ledger's list.
     Domain(u32),
+    /// All CPUs of the plugin of this index, each of which is charged in full.
+    Set(u32),
+}
+
+impl Place {
+    /// Returns the CPU; `None` for several CPUs.
+    pub(crate) fn cpu(self) -> Option<u32> {
+        match self {
+            Place::Cpu(cpu) => Some(cpu),
+            Place::Domain(_) | Place::Set(_) => None,
+        }
+    }
 }
 
 /// Ledger entry: the reservation of one spec.
@@ -79,11 +93,11 @@ impl Claim {
 /// Account of one CPU.
 #[derive(Clone, Debug, Default)]
 struct CpuAccount {
-    /// Sum of the charges on this CPU alone.
+    /// Sum of the charges on this CPU alone, or on a set that contains it.
     total: Charge,
     /// Number of these charges.
     charges: u32,
-    /// Number of specs on this CPU alone, without zero-lag holds.
+    /// Number of these specs, without zero-lag holds.
     specs: u32,
     /// Σ Q/T of all these charges.
     rate: Charge,
@@ -130,6 +144,8 @@ struct Usage {
 pub(crate) struct Ledger {
     cpus: Vec<CpuAccount>,
     domains: Vec<DomainAccount>,
+    /// `sets[plugin]`: CPUs of [`Place::Set`]; empty if the plugin may not name a set.
+    sets: Vec<CpuSet>,
     plugins: usize,
     /// `usage[place * plugins + plugin]`: usage of one plugin at one place.
     usage: Vec<Usage>,
@@ -156,8 +172,46 @@ impl Ledger {
             usage: vec![Usage::default(); (accounts.len() + domains.len()) * plugins],
             cpus: accounts,
             domains: domains.iter().map(domain).collect(),
+            sets: vec![CpuSet::EMPTY; plugins],
             plugins,
             zero_lag_holds: BinaryHeap::new(),
+        }
+    }
+
+    /// Lets the plugin name all of `cpus` as a place.
+    pub(crate) fn allow_set(&mut self, plugin: u32, cpus: &CpuSet) {
+        self.sets[plugin as usize] = *cpus;
+    }
+
+    /// Returns the CPUs that the plugin may name as a set; empty if it may not name one.
+    pub(crate) fn set(&self, plugin: u32) -> &CpuSet {
+        &self.sets[plugin as usize]
+    }
+
+    /// Returns the CPUs of a place.
+    pub(crate) fn cpus_of(&self, place: Place) -> CpuSet {
+        match place {
+            Place::Cpu(cpu) => CpuSet::single(cpu),
+            Place::Domain(domain) => self.domain(domain).cpus,
+            Place::Set(plugin) => *self.set(plugin),
+        }
+    }
+
+    /// Whether a claim at `place` counts in the account of `account`.
+    fn counts(&self, place: Place, account: Place) -> bool {
+        match (place, account) {
+            (Place::Set(plugin), Place::Cpu(cpu)) => {
+                mutate!("ledger-set-counts", self.set(plugin).contains(cpu), false)
+            }
+            _ => place == account,
+        }
+    }
+
+    /// Returns how many accounts of single CPUs in the domain count a claim at `place`.
+    fn pinned_times(&self, place: Place, domain: u32) -> u32 {
+        match place {
+            Place::Domain(_) => 0,
+            _ => self.cpus_of(place).intersection(&self.domain(domain).cpus).len(),
         }
     }
 
@@ -186,6 +240,7 @@ impl Ledger {
         let place = match place {
             Place::Cpu(cpu) => cpu as usize,
             Place::Domain(domain) => self.cpus.len() + domain as usize,
+            Place::Set(_) => unreachable!("a set is charged to its CPUs"),
         };
         place * self.plugins + plugin as usize
     }
@@ -276,17 +331,33 @@ impl Ledger {
     }
 
     fn count_spec(&mut self, claim: &Claim, by: i32) {
+        if let Place::Set(_) = claim.place {
+            return self.on_each_cpu(claim, |ledger, claim| ledger.count_spec(claim, by));
+        }
         let usage = self.usage_index(claim.place, claim.plugin);
         let specs = match claim.place {
             Place::Cpu(cpu) => &mut self.cpus[cpu as usize].specs,
             Place::Domain(domain) => &mut self.domains[domain as usize].specs,
+            Place::Set(_) => unreachable!("a set is charged to its CPUs"),
         };
         for count in [specs, &mut self.usage[usage].specs] {
             *count = count.checked_add_signed(by).expect("a released spec was not reserved");
         }
     }
 
+    /// Applies a change to each CPU of the set of `claim`, as if the claim were on that CPU alone.
+    fn on_each_cpu(&mut self, claim: &Claim, change: impl Fn(&mut Ledger, &Claim)) {
+        let cpus = self.cpus_of(claim.place);
+        let charged = mutate!("ledger-set-charge", cpus, CpuSet::EMPTY);
+        for cpu in &charged {
+            change(self, &Claim { place: Place::Cpu(cpu), ..*claim });
+        }
+    }
+
     fn add_charge(&mut self, claim: &Claim) {
+        if let Place::Set(_) = claim.place {
+            return self.on_each_cpu(claim, Ledger::add_charge);
+        }
         let usage = self.usage_index(claim.place, claim.plugin);
         let add = |sum: &mut Charge, charge| *sum = sum.saturating_add(charge);
         add(&mut self.usage[usage].charge, claim.charge);
@@ -315,10 +386,14 @@ impl Ledger {
                     account.classes.add(claim.span_ns, u128::from(claim.work_ns) * 2);
                 }
             }
+            Place::Set(_) => unreachable!("a set is charged to its CPUs"),
         }
     }
 
     fn subtract_charge(&mut self, claim: &Claim) {
+        if let Place::Set(_) = claim.place {
+            return self.on_each_cpu(claim, Ledger::subtract_charge);
+        }
         let usage = self.usage_index(claim.place, claim.plugin);
         let subtract = |sum: &mut Charge, charge| {
             *sum = sum.checked_sub(charge).expect("a released charge was not reserved");
@@ -356,6 +431,7 @@ impl Ledger {
                     account.classes.remove(claim.span_ns, u128::from(claim.work_ns) * 2);
                 }
             }
+            Place::Set(_) => unreachable!("a set is charged to its CPUs"),
         }
     }
 

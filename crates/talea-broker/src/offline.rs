@@ -5,6 +5,9 @@
 //! The broker detaches it ([`DetachCause::Offline`]); the spec stays. The next attach evaluates the
 //! task again and places it on a CPU that is on-line, or is refused with that reason.
 //!
+//! The same holds for a spec on all CPUs of a foreign plugin as soon as one of them is off-line. So
+//! a grant never shrinks unseen, and the plugin decides again about the CPUs that are left.
+//!
 //! A thread under global EDF has no CPU of its own: the kernel takes no CPU off-line that its
 //! deadline threads need (EBUSY), and moves them otherwise. New tasks are refused while a CPU of
 //! their domain is off-line.
@@ -42,8 +45,8 @@ impl Broker {
         }
     }
 
-    /// Whether the CPU of a spec is off-line.
+    /// Whether the CPU of a spec, or one of its set, is off-line.
     pub(crate) fn is_offline(&self, slot: u32) -> bool {
-        self.specs.at(slot).offer.cpu.is_some_and(|cpu| self.offline.contains(cpu))
+        !self.cpus_of(slot).intersection(&self.offline).is_empty()
     }
 }

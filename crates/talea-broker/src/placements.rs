@@ -1,4 +1,4 @@
-//! Slots of the specs on each CPU and on each root domain.
+//! Slots of the specs on each CPU, on each root domain, and on the set of each plugin.
 //!
 //! The exact tests need all tasks of one CPU, while the broker has thousands. Insertion and removal
 //! are O(1): every spec stores its index, and a removal moves the last slot of the place into the
@@ -11,19 +11,21 @@ use crate::ledger::Place;
 pub(crate) struct SlotsByPlace {
     places: Vec<Vec<u32>>,
     cpus: usize,
+    domains: usize,
 }
 
 impl SlotsByPlace {
-    /// Creates empty lists for CPUs below `cpus` and for `domains` domains.
-    pub(crate) fn new(cpus: u32, domains: usize) -> SlotsByPlace {
+    /// Creates empty lists for CPUs below `cpus`, for `domains` domains and for `plugins` plugins.
+    pub(crate) fn new(cpus: u32, domains: usize, plugins: usize) -> SlotsByPlace {
         let cpus = cpus as usize;
-        SlotsByPlace { places: vec![Vec::new(); cpus + domains], cpus }
+        SlotsByPlace { places: vec![Vec::new(); cpus + domains + plugins], cpus, domains }
     }
 
     fn index(&self, place: Place) -> usize {
         match place {
             Place::Cpu(cpu) => cpu as usize,
             Place::Domain(domain) => self.cpus + domain as usize,
+            Place::Set(plugin) => self.cpus + self.domains + plugin as usize,
         }
     }
 

@@ -92,7 +92,7 @@ pub enum Verdict {
 /// Placement that a plugin offers, with its charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// CPU; `None` for a whole root domain.
+    /// CPU; `None` for all CPUs of the plugin.
     pub cpu: Option<u32>,
     /// Accepted runtime Q^a; `None` if the task declares no runtime.
     pub runtime: Option<Work>,

@@ -31,7 +31,7 @@ use crate::placements::SlotsByPlace;
 use crate::plugin::{
     BoundsViolation, DeadlineTerms, Offer, PluginRequest, RuntimeCap, ThreadScope, Verdict,
 };
-use crate::plugins::base::{PlacedSpec, PluginBase, claim, rejection, with_terms};
+use crate::plugins::base::{PlacedSpec, claim, rejection, with_terms};
 use crate::plugins::edf::Confinement;
 use crate::plugins::place::worst_fit;
 use crate::plugins::{Plugin, PluginContext};
@@ -53,7 +53,7 @@ pub struct SpecSlot(pub u32);
 pub struct Placement {
     /// Index of the plugin.
     pub plugin: u32,
-    /// CPU of the placement; `None` for a whole root domain.
+    /// CPU of the placement; `None` for all CPUs of the plugin.
     pub cpu: Option<u32>,
     /// Accepted runtime Q^a; `None` if the task declares no runtime.
     pub runtime: Option<Work>,
@@ -128,13 +128,20 @@ impl PluginSet {
         let rm = setup.plugins.iter().filter(|plugin| matches!(plugin.kind, PluginKind::Rm(_)));
         let rm = rm.fold(CpuSet::EMPTY, |all, plugin| all.union(&plugin.cpus));
         // The last account is that of deadline threads without a grant.
-        let ledger = Ledger::new(summaries.len() + 1, cpus, &domains, &rm);
+        let mut ledger = Ledger::new(summaries.len() + 1, cpus, &domains, &rm);
         let built = (0..summaries.len())
             .map(|i| build(i, &summaries, setup, platform, confinements[i], &ledger));
         let plugins: Vec<Plugin> = built.collect();
         let rms = plugins.iter().enumerate().filter(|(_, plugin)| plugin.as_rm().is_some());
         let rms = rms.map(|(i, _)| i as u32).collect();
-        let placements = SlotsByPlace::new(cpus, domains.len());
+        for (plugin, built) in plugins.iter().enumerate() {
+            if let Plugin::Foreign(foreign) = built
+                && foreign.may_name_set(&plugins)
+            {
+                ledger.allow_set(plugin as u32, &foreign.base.cpus);
+            }
+        }
+        let placements = SlotsByPlace::new(cpus, domains.len(), plugins.len());
         let (specs, moved) = (Vec::new(), Vec::new());
         Ok(PluginSet {
             summaries,
@@ -261,10 +268,16 @@ impl PluginSet {
     }
 
     fn ungranted_note(&self, plugin: u32, cpu: Option<u32>) -> Notes {
-        let urgent = cpu.and_then(|cpu| self.ungranted_fifo.get(cpu as usize)).copied();
+        let cpus = self.cpus_at(plugin, cpu);
+        let urgent = cpus.iter().filter_map(|cpu| self.ungranted_fifo.get(cpu as usize)).max();
         let band = self.summaries[plugin as usize].band;
-        let above = urgent.zip(band).is_some_and(|(urgent, band)| urgent > band.low.0);
+        let above = urgent.zip(band).is_some_and(|(&urgent, band)| urgent > band.low.0);
         if above { Notes::UNGRANTED_ABOVE } else { Notes::default() }
+    }
+
+    /// Returns the CPUs of a placement: `cpu`, or the set of the plugin. Empty for a root domain.
+    pub(crate) fn cpus_at(&self, plugin: u32, cpu: Option<u32>) -> CpuSet {
+        cpu.map_or_else(|| *self.ledger.set(plugin), CpuSet::single)
     }
 
     /// Whether deadline threads without a grant are charged.
@@ -408,14 +421,10 @@ impl PluginSet {
     pub fn attr(&self, slot: SpecSlot) -> Attr {
         let entry = self.at(slot);
         let plugin = &self.plugins[entry.claim.plugin as usize];
-        let cpus = match entry.claim.place {
-            Place::Cpu(cpu) => CpuSet::single(cpu),
-            Place::Domain(domain) => self.ledger.domain(domain).cpus,
-        };
         Attr {
             policy: plugin.policy(entry),
             reset_on_fork: mutate!("kernel-reset-on-fork", true, false),
-            cpus,
+            cpus: self.ledger.cpus_of(entry.claim.place),
         }
     }
 
@@ -448,14 +457,14 @@ impl PluginSet {
         let (mechanism, granularity) = plugin.mechanism();
         Placement {
             plugin: entry.claim.plugin,
-            cpu: cpu_of(entry.claim.place),
+            cpu: entry.claim.place.cpu(),
             runtime: entry.runtime,
             charge: entry.claim.charge,
             priority: plugin.priority(entry),
             mechanism,
             granularity,
             notes: notes(plugin, entry)
-                .with(self.ungranted_note(entry.claim.plugin, cpu_of(entry.claim.place))),
+                .with(self.ungranted_note(entry.claim.plugin, entry.claim.place.cpu())),
         }
     }
 
@@ -529,7 +538,7 @@ impl PluginSet {
     }
 
     /// Adopts a grant of an earlier daemon, without a test. If the plugin no longer places tasks on
-    /// the recorded CPU, the function selects the plugin's least loaded CPU. The caller must
+    /// the recorded CPU or set, the function selects the plugin's least loaded CPU. The caller must
     /// compare [`PluginSet::attr`] with the thread's attributes.
     ///
     /// # Panics
@@ -539,6 +548,7 @@ impl PluginSet {
         let cpu = match (built.domain(), record.cpu) {
             (Some(_), _) => None,
             (None, Some(cpu)) if built.cpus().contains(cpu) => Some(cpu),
+            (None, None) if !self.ledger.set(plugin).is_empty() => None,
             (None, _) => self.with_context(None, |context| {
                 let load = |cpu| (context.view.load(cpu), context.view.specs(cpu), cpu);
                 worst_fit(built.cpus(), &CpuSet::EMPTY, load).next()
@@ -557,9 +567,7 @@ impl PluginSet {
             thread: ThreadScope::default(),
         };
         let mut notes = built.lasting_notes(&task.params, record.runtime);
-        if let Some(cpu) = cpu {
-            notes = notes.with(PluginBase::preference_notes(&ask, cpu));
-        }
+        notes = notes.with(built.base().preference_notes(&ask, cpu));
         if task.ignore_admission {
             // The record does not contain the result of the test; assuming a failure promises no
             // client too much.
@@ -647,6 +655,7 @@ impl PluginSet {
         let place = match (offer.cpu, built.domain()) {
             (Some(cpu), None) => Place::Cpu(cpu),
             (None, Some(domain)) => Place::Domain(domain),
+            (None, None) if !self.ledger.set(plugin).is_empty() => Place::Set(plugin),
             (cpu, _) => panic!("plugin {plugin} offered the invalid CPU {cpu:?}"),
         };
         let deadline = built.is_deadline();
@@ -728,7 +737,7 @@ impl PluginSet {
 
     /// Updates the interference of `claim` in the `rm` plugins that the claim outranks.
     fn update_interference(&mut self, claim: &Claim, comes: bool) {
-        // Claims on a domain are in the ledger's own span trees.
+        // Claims on a domain are in the ledger's own span trees, and a set outranks no `rm` plugin.
         let Place::Cpu(cpu) = claim.place else { return };
         for &rm in &self.rms {
             let rm = self.plugins[rm as usize].as_rm_mut().expect("`rms` has only `rm` plugins");
@@ -755,11 +764,4 @@ fn remainder(claim: &Claim, successor: Option<&Claim>) -> Option<Claim> {
     let charge = Charge::ratio(work, claim.span_ns);
     let rate = claim.rate.saturating_sub(successor.bandwidth());
     (work > 0).then_some(Claim { charge, work_ns: work, rate, ..*claim })
-}
-
-fn cpu_of(place: Place) -> Option<u32> {
-    match place {
-        Place::Cpu(cpu) => Some(cpu),
-        Place::Domain(_) => None,
-    }
 }

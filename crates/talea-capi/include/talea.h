@@ -261,7 +261,7 @@ int talea_disown(talea_grant *grant, uint64_t *spec_id);
 /* The granted terms. */
 typedef struct talea_granted {
     uint32_t size;
-    int32_t cpu;              /* placement; -1: all CPUs of a root domain */
+    int32_t cpu;              /* placement; -1: all CPUs of the plugin */
     uint64_t spec_id;         /* number of the grant */
     uint64_t runtime_ns;      /* Q^a: accepted runtime; 0 if none was declared */
     uint64_t granularity_ns;  /* enforcement granularity of the runtime */
@@ -336,7 +336,7 @@ typedef struct talea_info {
     uint64_t accepted_ns; /* Q^a */
     uint32_t priority;    /* as declared */
     uint32_t kernel_priority;
-    int32_t cpu; /* -1: all CPUs of a root domain */
+    int32_t cpu; /* -1: all CPUs of the plugin */
     uint32_t mechanism;
     uint32_t notes;
     uint32_t owner;

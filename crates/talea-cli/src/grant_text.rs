@@ -112,9 +112,11 @@ fn notes_line(bits: Notes) -> String {
     notes(bits).join("; ")
 }
 
-/// Describes how the kernel enforces a grant.
-pub(crate) fn mechanism(mechanism: Mechanism) -> &'static str {
+/// Describes how the kernel enforces a grant on `cpu`, or else on several CPUs.
+fn mechanism(mechanism: Mechanism, cpu: Option<u32>) -> &'static str {
     match mechanism {
+        Mechanism::Fifo if cpu.is_none() => "SCHED_FIFO on all CPUs of the plugin",
+        Mechanism::Rr if cpu.is_none() => "SCHED_RR on all CPUs of the plugin",
         Mechanism::Fifo => "SCHED_FIFO on one CPU",
         Mechanism::Rr => "SCHED_RR on one CPU",
         Mechanism::DeadlinePinned => "SCHED_DEADLINE on one CPU (cpuset partition)",
@@ -134,7 +136,7 @@ pub(crate) fn mechanism_name(mechanism: Mechanism) -> &'static str {
 
 /// Describes a grant in one line.
 pub(crate) fn granted(granted: &Granted, plugin: &str, task: &Task) -> String {
-    let mut text = format!("{plugin}, {}", mechanism(granted.mechanism));
+    let mut text = format!("{plugin}, {}", mechanism(granted.mechanism, granted.cpu));
     if let Some(cpu) = granted.cpu {
         let _ = write!(text, ", CPU {cpu}");
     }

@@ -119,15 +119,17 @@ struct talea_plugin_task {
  */
 struct talea_plugin_place {
     uint32_t size;                 /* sizeof(struct talea_plugin_place) */
-    int32_t cpu;                   /* one of the task's cpus */
+    int32_t cpu;                   /* one of the task's cpus; in schedule() -1: several */
     int32_t priority;              /* priority_low .. priority_high; 0 in the deadline class */
     uint32_t reserved;             /* 0 */
     /* Since version 2. */
     uint64_t runtime_ns;           /* Q^a: runtime_ns .. desired_ns of the task; 0: runtime_ns */
     uint64_t deadline_ns;          /* deadline class: at most D and T of the task; 0: D, or T */
     uint64_t period_ns;            /* deadline class: at most T of the task; 0: T */
-    struct talea_plugin_cpus cpus; /* empty, or cpu alone; deadline class over a root domain: all
-                                      of the task's. In schedule(): the CPUs of the thread */
+    struct talea_plugin_cpus cpus; /* empty, or cpu alone; FIFO and RR: or all of the task's, if
+                                      these are all of the setup's (cpu has no effect); deadline
+                                      class over a root domain: empty, or all of the task's.
+                                      In schedule(): the CPUs of the thread */
     char reason[TALEA_PLUGIN_REASON]; /* why not, for the client and the audit trail. The daemon
                                          replaces bytes that are not printable ASCII by '?'. */
 };

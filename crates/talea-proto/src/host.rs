@@ -115,7 +115,7 @@ pub const IGNORE_ADMISSION: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct HostPlace {
-    /// CPU; -1 for a whole root domain.
+    /// CPU; -1 for all CPUs of the plugin.
     pub cpu: i32,
     /// Kernel priority; 0 in the deadline class.
     pub priority: i32,

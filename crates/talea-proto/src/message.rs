@@ -290,7 +290,7 @@ pub struct Granted {
     pub token: Token,
     /// Index of the plugin that serves the spec.
     pub plugin: u32,
-    /// CPU on which the task is placed; `None` for a whole root domain.
+    /// CPU on which the task is placed; `None` for all CPUs of the plugin.
     pub cpu: Option<u32>,
     /// Q^a: the accepted runtime; `None` when no runtime was declared.
     pub runtime: Option<Work>,

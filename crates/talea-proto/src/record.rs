@@ -27,7 +27,7 @@ pub struct Record {
     pub task: Task,
     /// Name of the plugin that serves the spec.
     pub plugin: Name,
-    /// CPU of the placement; `None` for a whole root domain.
+    /// CPU of the placement; `None` for all CPUs of the plugin.
     pub cpu: Option<u32>,
     /// Accepted runtime Q^a; `None` if the task declares no runtime.
     pub runtime: Option<Work>,

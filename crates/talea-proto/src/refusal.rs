@@ -214,7 +214,7 @@ fn is_printable(byte: u8) -> bool {
 pub enum PluginVerdict {
     /// The plugin can serve the request in full.
     Ok {
-        /// CPU of the placement; `None` for a whole root domain.
+        /// CPU of the placement; `None` for all CPUs of the plugin.
         cpu: Option<u32>,
         /// Charge of the task.
         charge: Charge,
@@ -223,7 +223,7 @@ pub enum PluginVerdict {
     },
     /// The plugin can serve the request in part.
     Partial {
-        /// CPU of the placement; `None` for a whole root domain.
+        /// CPU of the placement; `None` for all CPUs of the plugin.
         cpu: Option<u32>,
         /// Charge of the task.
         charge: Charge,

@@ -29,7 +29,7 @@ pub(crate) struct View<'a> {
 
 impl View<'_> {
     fn leaving_at(&self, place: Place) -> Option<&Claim> {
-        self.leaving.filter(|claim| claim.place == place)
+        self.leaving.filter(|claim| self.ledger.counts(claim.place, place))
     }
 
     fn without(&self, place: Place, sum: Charge) -> Charge {
@@ -83,6 +83,8 @@ impl View<'_> {
         let unproved = match place {
             Place::Cpu(cpu) => self.ledger.cpus[cpu as usize].unproved,
             Place::Domain(domain) => self.ledger.domain(domain).unproved,
+            // A deadline-class claim is on no set.
+            Place::Set(_) => 0,
         };
         let leaving = self.leaving_at(place).is_some_and(|claim| claim.unproved && claim.deadline);
         unproved > u32::from(leaving)
@@ -100,6 +102,7 @@ impl View<'_> {
                 let account = self.ledger.domain(domain);
                 (account.bandwidth, account.charges)
             }
+            Place::Set(_) => return Charge::ZERO,
         };
         let leaving = self.leaving_at(place).map_or(Charge::ZERO, Claim::bandwidth);
         let rounding = Charge::from_bits(u128::from(charges) + 1);
@@ -123,7 +126,8 @@ impl View<'_> {
         if sum <= limit || sum > limit.saturating_add(error) {
             return sum <= limit;
         }
-        fits_exactly(self.demands(coming, |claim| claim.place == Place::Cpu(cpu)), limit)
+        let here = |claim: &Claim| self.ledger.counts(claim.place, Place::Cpu(cpu)).into();
+        fits_exactly(self.demands(coming, here), limit)
     }
 
     /// Whether the domain's charges and `coming` pass the global test (Goossens, Funk and Baruah)
@@ -139,7 +143,8 @@ impl View<'_> {
         let global = if left <= room || left > room.saturating_add(error) {
             left <= room
         } else {
-            let demands = self.demands(coming, |claim| claim.place == Place::Domain(domain));
+            let demands =
+                self.demands(coming, |claim| (claim.place == Place::Domain(domain)).into());
             demands.len() <= EXACT_MAX && edf::global(&demands, account.count, cap)
         };
         global && self.fits_beside(domain, coming, room)
@@ -153,9 +158,9 @@ impl View<'_> {
         if all <= room || all > room.saturating_add(error) {
             return all <= room;
         }
-        let inside = |claim: &Claim| match claim.place {
-            Place::Cpu(cpu) => account.cpus.contains(cpu),
-            Place::Domain(other) => other == domain,
+        let inside = |claim: &Claim| {
+            let whole = claim.place == Place::Domain(domain);
+            u32::from(whole) + self.ledger.pinned_times(claim.place, domain)
         };
         fits_exactly(self.demands(coming, inside), room)
     }
@@ -163,9 +168,9 @@ impl View<'_> {
     /// Returns the sum of the charges in the domain, pinned or not.
     pub(crate) fn everything(&self, domain: u32) -> Charge {
         let account = self.ledger.domain(domain);
-        let inside =
-            |claim: &&Claim| matches!(claim.place, Place::Cpu(cpu) if account.cpus.contains(cpu));
-        let leaving = self.leaving.filter(inside).map_or(Charge::ZERO, |claim| claim.charge);
+        let pinned =
+            |claim: &Claim| claim.charge.times(self.ledger.pinned_times(claim.place, domain));
+        let leaving = self.leaving.map_or(Charge::ZERO, pinned);
         self.domain_total(domain).saturating_add(account.pinned.saturating_sub(leaving))
     }
 
@@ -177,15 +182,12 @@ impl View<'_> {
         left.next().map_or(Charge::ZERO, |(&charge, _)| charge)
     }
 
-    fn demands(&self, coming: &Claim, inside: impl Fn(&Claim) -> bool) -> Vec<Demand> {
+    /// Returns the demand of `coming`, and that of each other claim `times` times.
+    fn demands(&self, coming: &Claim, times: impl Fn(&Claim) -> u32) -> Vec<Demand> {
         let mut demands = vec![coming.demand()];
-        (self.claims)(&mut |claim| {
-            if inside(claim) {
-                demands.push(claim.demand());
-            }
-        });
-        let zero_lag_holds = self.ledger.zero_lag_holds.iter().map(|Reverse((_, claim))| claim);
-        demands.extend(zero_lag_holds.filter(|claim| inside(claim)).map(Claim::demand));
+        let mut add = |claim: &Claim| demands.extend((0..times(claim)).map(|_| claim.demand()));
+        (self.claims)(&mut add);
+        self.ledger.zero_lag_holds.iter().for_each(|Reverse((_, claim))| add(claim));
         demands
     }
 }

@@ -53,6 +53,23 @@ impl PluginBase {
         mutate!("plugin-mask", inside, cpus)
     }
 
+    /// Checks that the task may run on every CPU of the plugin.
+    pub(crate) fn check_all_cpus(&self, ask: &PluginRequest<'_>) -> Result<(), Rejection> {
+        if !ask.allowed.is_empty() && !self.cpus.is_subset(&ask.allowed) {
+            return Err(no_cpu_rejection(ask, &self.cpus.difference(&ask.allowed)));
+        }
+        if let Some(cpu) = self.cpus.intersection(&ask.thread.reserved).iter().next() {
+            return Err(reserved_rejection(ask, cpu));
+        }
+        if let Some(cpu) = self.cpus.intersection(&ask.thread.offline).iter().next() {
+            return Err(offline_rejection(cpu));
+        }
+        if !ask.thread.covers(&self.cpus) {
+            return Err(Rejection::outside_mask(&ask.thread.cpus));
+        }
+        Ok(())
+    }
+
     /// Returns the CPUs for a task under a FIFO or RR policy, or the rejection if there are none.
     pub(crate) fn fifo_cpus_for(&self, ask: &PluginRequest<'_>) -> Result<CpuSet, Rejection> {
         if !self.fifo {
@@ -70,9 +87,13 @@ impl PluginBase {
         if cpus.is_empty() { Err(no_cpu_rejection(ask, &self.cpus)) } else { Ok(cpus) }
     }
 
-    /// Returns the note for a placement outside the preferred CPUs.
-    pub(crate) fn preference_notes(ask: &PluginRequest<'_>, cpu: u32) -> Notes {
-        if ask.preferred.is_empty() || ask.preferred.contains(cpu) {
+    /// Returns the note for a placement on `cpu`, or else on all CPUs of the plugin, outside the
+    /// preferred CPUs.
+    pub(crate) fn preference_notes(&self, ask: &PluginRequest<'_>, cpu: Option<u32>) -> Notes {
+        let inside = |cpu| ask.preferred.contains(cpu);
+        if ask.preferred.is_empty()
+            || cpu.map_or_else(|| self.cpus.is_subset(&ask.preferred), inside)
+        {
             Notes::default()
         } else {
             Notes::PREFERRED_CPUS_IGNORED

@@ -27,8 +27,7 @@ mod demand;
 
 use super::PluginContext;
 use super::base::{
-    PlacedSpec, PluginBase, claim, desired_notes, missing_parameter, no_cpu_rejection,
-    offline_rejection, rejection, reserved_rejection,
+    PlacedSpec, PluginBase, claim, desired_notes, missing_parameter, no_cpu_rejection, rejection,
 };
 use super::fp::{candidate, guarantee_rejection};
 use super::place::worst_fit;
@@ -242,18 +241,7 @@ impl Edf {
         ask: &PluginRequest<'_>,
     ) -> Result<Offer, Rejection> {
         // The kernel may run the task on any CPU of the domain, so all of them must be acceptable.
-        if !ask.allowed.is_empty() && !self.base.cpus.is_subset(&ask.allowed) {
-            return Err(no_cpu_rejection(ask, &self.base.cpus.difference(&ask.allowed)));
-        }
-        if let Some(cpu) = self.base.cpus.intersection(&ask.thread.reserved).iter().next() {
-            return Err(reserved_rejection(ask, cpu));
-        }
-        if let Some(cpu) = self.base.cpus.intersection(&ask.thread.offline).iter().next() {
-            return Err(offline_rejection(cpu));
-        }
-        if !ask.thread.covers(&self.base.cpus) {
-            return Err(Rejection::outside_mask(&ask.thread.cpus));
-        }
+        self.base.check_all_cpus(ask)?;
         let place = Place::Domain(self.domain.expect("a global plugin has a domain"));
         let said = match self.try_at(context, ask, place, TestDepth::Bounds) {
             Err((_, true)) => self.try_at(context, ask, place, TestDepth::Exact),
@@ -363,7 +351,7 @@ impl Edf {
         );
         let claim = self.claim(ask, place, &offer);
         let width = match place {
-            Place::Cpu(_) => 1,
+            Place::Cpu(_) | Place::Set(_) => 1,
             Place::Domain(domain) => context.view.ledger.domain(domain).count,
         };
         let limit = self.share.times(width);
@@ -388,6 +376,7 @@ impl Edf {
         match claim.place {
             Place::Cpu(cpu) => context.view.fits(cpu, claim, self.threshold),
             Place::Domain(domain) => context.view.fits_globally(domain, claim, self.threshold),
+            Place::Set(_) => unreachable!("`edf` names no set"),
         }
     }
 
@@ -395,6 +384,7 @@ impl Edf {
         let view = &context.view;
         match place {
             Place::Cpu(cpu) => self.threshold.saturating_sub(view.total(cpu)),
+            Place::Set(_) => unreachable!("`edf` names no set"),
             Place::Domain(domain) => {
                 let count = view.ledger.domain(domain).count;
                 let room = self.threshold.times(count);
@@ -429,19 +419,13 @@ impl Edf {
         place: Place,
         runtime: Work,
     ) -> Offer {
-        let (cpu, preference) = match place {
-            Place::Cpu(cpu) => (Some(cpu), PluginBase::preference_notes(ask, cpu)),
-            Place::Domain(_) => {
-                let met = ask.preferred.is_empty() || self.base.cpus.is_subset(&ask.preferred);
-                (None, if met { Notes::default() } else { Notes::PREFERRED_CPUS_IGNORED })
-            }
-        };
+        let cpu = place.cpu();
         Offer {
             cpu,
             runtime: Some(runtime),
             charge: ask.params.charge_of(runtime).expect("the period is declared"),
             notes: desired_notes(ask.params, Some(runtime))
-                .with(preference)
+                .with(self.base.preference_notes(ask, cpu))
                 .with(proof_notes(context, place)),
             priority: 0,
             terms: None,
@@ -497,10 +481,7 @@ pub(crate) fn check_kernel_limits(
 /// Returns the CPU of the attached thread whose spec is changed; `None` if there is no such thread,
 /// or if it uses a whole domain.
 fn current_cpu(context: &PluginContext<'_>) -> Option<u32> {
-    match context.leaving.filter(|entry| entry.attached)?.claim.place {
-        Place::Cpu(cpu) => Some(cpu),
-        Place::Domain(_) => None,
-    }
+    context.leaving.filter(|entry| entry.attached)?.claim.place.cpu()
 }
 
 /// Returns the variable notes: whether an ignored test makes guarantees unprovable.

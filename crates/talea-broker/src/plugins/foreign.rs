@@ -9,7 +9,8 @@
 //! | answer | bounds |
 //! | --- | --- |
 //! | verdict | 1, 0 or -1 |
-//! | CPU | one of those of the call; in the deadline class over a root domain, all of them |
+//! | CPU | one of those of the call, or all CPUs of the instance |
+//! | CPU in the deadline class over a root domain | all of them |
 //! | level | the band of the instance; no level in the deadline class |
 //! | runtime Q^a | Q ≤ Q^a ≤ Q^d; in the deadline class also 1024 ns ≤ Q^a ≤ D |
 //! | period, deadline | deadline class: at most those of the task; D ≤ T; T within the kernel's bounds |
@@ -19,13 +20,13 @@
 //! the zero-lag holds. If only these exceed the share, the broker rejects the task, and the plugin
 //! has violated nothing.
 
-use super::PluginContext;
 use super::base::{
     HigherPriorityTask, PlacedSpec, PluginBase, claim, desired_notes, no_cpu_rejection, rejection,
     validate, with_terms,
 };
 use super::edf::{Confinement, check_kernel_limits, domain_of};
-use super::{edf, fp};
+use super::rm::Rm;
+use super::{Plugin, PluginContext, edf, fp};
 use crate::exact_test::TestDepth;
 use crate::input::{ForeignAnswer, Platform};
 use crate::ledger::{Claim, Ledger, Place};
@@ -161,7 +162,7 @@ impl Foreign {
                 return Err(violation(format!("verdict {other}, which is not 1, 0 or -1")));
             }
         };
-        let place = self.check_place(answer, &cpus)?;
+        let place = self.check_place(context, ask, answer, &cpus)?;
         let (priority, terms) = match &self.class {
             Class::Deadline(class) => (0, Some(check_terms(class, ask.params, answer)?)),
             Class::Fifo(_) | Class::Rr(_) => {
@@ -170,10 +171,7 @@ impl Foreign {
         };
         let mut params = with_terms(ask.params, terms);
         params.runtime = self.check_runtime(ask, &params, answer.runtime_ns)?;
-        let cpu = match place {
-            Place::Cpu(cpu) => Some(cpu),
-            Place::Domain(_) => None,
-        };
+        let cpu = place.cpu();
         let offer = Offer {
             cpu,
             runtime: params.runtime,
@@ -185,7 +183,7 @@ impl Foreign {
                     Notes::BUDGET_NOT_ENFORCED
                 })
                 .with(desired_notes(ask.params, params.runtime))
-                .with(cpu.map_or(Notes::default(), |cpu| PluginBase::preference_notes(ask, cpu)))
+                .with(self.base.preference_notes(ask, cpu))
                 .with(partial),
             priority,
             terms,
@@ -231,14 +229,57 @@ impl Foreign {
                 Err(rejection(RejectionReason::Unsupported, Field::Cpus, 0, 0, 0))
             }
             // The kernel may run the task on any CPU of the domain, so all must be acceptable.
-            Confinement::Global(all) if cpus != all => Err(no_cpu_rejection(ask, &self.base.cpus)),
+            Confinement::Global(_) => self.base.check_all_cpus(ask).map(|()| cpus),
             _ if cpus.is_empty() => Err(no_cpu_rejection(ask, &self.base.cpus)),
-            _ => Ok(cpus),
+            Confinement::Pinned(_) => Ok(cpus),
         }
     }
 
+    /// Whether the plugin may place a task on all its CPUs: under FIFO or RR, if it outranks no
+    /// `rm` plugin on them. A task that migrates can bring work that it could not do on another CPU
+    /// in time, and the bounds of `rm` do not include such work.
+    pub(crate) fn may_name_set(&self, plugins: &[Plugin]) -> bool {
+        let PluginBase { index, ref cpus, .. } = self.base;
+        let outranks =
+            |rm: &Rm| cpus.iter().any(|cpu| rm.is_outranked(cpu, index, Place::Cpu(cpu)));
+        !self.is_deadline()
+            && cpus.len() > 1
+            && mutate!(
+                "plugin-set-outranks",
+                !plugins.iter().filter_map(Plugin::as_rm).any(outranks),
+                true
+            )
+    }
+
+    /// Returns the place of an answer that names several CPUs under FIFO or RR.
+    fn check_set(
+        &self,
+        context: &PluginContext<'_>,
+        ask: &PluginRequest<'_>,
+        answer: &ForeignAnswer,
+        cpus: &CpuSet,
+    ) -> Result<Place, Unusable> {
+        if mutate!("plugin-set-whole", answer.cpus != *cpus, false) {
+            return Err(violation(format!("CPUs {}, which are not all of {cpus}", answer.cpus)));
+        }
+        self.base.check_all_cpus(ask)?;
+        if context.view.ledger.set(self.base.index).is_empty() {
+            let charge = ask.params.runtime.and_then(|runtime| ask.params.charge_of(runtime));
+            let (reason, asked) =
+                (RejectionReason::WouldBreakOthers, charge.map_or(0, Charge::ppm));
+            return Err(rejection(reason, Field::Utilization, asked, 0, 0).into());
+        }
+        Ok(Place::Set(self.base.index))
+    }
+
     /// Returns the place that an answer names.
-    fn check_place(&self, answer: &ForeignAnswer, cpus: &CpuSet) -> Result<Place, Unusable> {
+    fn check_place(
+        &self,
+        context: &PluginContext<'_>,
+        ask: &PluginRequest<'_>,
+        answer: &ForeignAnswer,
+        cpus: &CpuSet,
+    ) -> Result<Place, Unusable> {
         if let Some(domain) = self.domain() {
             let whole = answer.cpus.is_empty() || answer.cpus == *cpus;
             return if mutate!("plugin-foreign-domain", whole, true) {
@@ -246,6 +287,9 @@ impl Foreign {
             } else {
                 Err(violation(format!("CPUs {}, which are not all of {cpus}", answer.cpus)))
             };
+        }
+        if answer.cpus.len() > 1 && !self.is_deadline() {
+            return self.check_set(context, ask, answer, cpus);
         }
         let named = u32::try_from(answer.cpu).ok();
         let inside = mutate!(
@@ -327,7 +371,7 @@ impl Foreign {
         is_current: bool,
     ) -> Result<(), Unusable> {
         let width = match claim.place {
-            Place::Cpu(_) => 1,
+            Place::Cpu(_) | Place::Set(_) => 1,
             Place::Domain(domain) => context.view.ledger.domain(domain).count,
         };
         let limit = class.share.times(width);
@@ -353,7 +397,7 @@ impl Foreign {
                 limit.ppm(),
                 limit.saturating_sub(all).ppm_down(),
             );
-            return Err(Rejection { cpu: cpu_of(claim.place), ..no }.into());
+            return Err(Rejection { cpu: claim.place.cpu(), ..no }.into());
         }
         Ok(())
     }
@@ -380,13 +424,6 @@ impl Foreign {
                 (mechanism, class.granularity)
             }
         }
-    }
-}
-
-fn cpu_of(place: Place) -> Option<u32> {
-    match place {
-        Place::Cpu(cpu) => Some(cpu),
-        Place::Domain(_) => None,
     }
 }
 
@@ -431,6 +468,7 @@ fn check_beside(
     let fits = match claim.place {
         Place::Cpu(cpu) => context.view.fits(cpu, claim, share),
         Place::Domain(domain) => context.view.fits_globally(domain, claim, share),
+        Place::Set(_) => unreachable!("a deadline task is on no set"),
     };
     if mutate!("plugin-foreign-beside", fits, true) {
         return Ok(());
@@ -438,7 +476,7 @@ fn check_beside(
     let (asked, limit) = (claim.charge.ppm(), share.ppm());
     let reason = RejectionReason::WouldBreakOthers;
     let no = rejection(reason, Field::Utilization, asked, limit, 0);
-    Err(Rejection { cpu: cpu_of(claim.place), ..no })
+    Err(Rejection { cpu: claim.place.cpu(), ..no })
 }
 
 /// Checks that every guarantee of `rm` plugins still holds with `candidate`.

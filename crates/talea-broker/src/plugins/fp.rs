@@ -181,7 +181,7 @@ impl Fp {
             notes: Notes::NOT_PROVED
                 .with(Notes::BUDGET_NOT_ENFORCED)
                 .with(desired_notes(ask.params, runtime))
-                .with(PluginBase::preference_notes(ask, cpu))
+                .with(self.base.preference_notes(ask, Some(cpu)))
                 .with(self.level_notes(shared)),
             priority: 0,
             terms: None,
@@ -284,10 +284,6 @@ pub(crate) fn guarantee_rejection(
     let share = |work: u64| Charge::ratio(work, candidate.span_ns);
     let fits = share(context.spare_work(candidate).min(candidate.span_ns)).ppm_down();
     let asked = share(candidate.work_ns).ppm();
-    let cpu = match candidate.place {
-        Place::Cpu(cpu) => Some(cpu),
-        Place::Domain(_) => None,
-    };
     let no = rejection(RejectionReason::WouldBreakOthers, Field::Utilization, asked, fits, fits);
-    Rejection { cpu, witness: broken.witness, ..no }
+    Rejection { cpu: candidate.place.cpu(), witness: broken.witness, ..no }
 }

@@ -47,7 +47,9 @@ pub(crate) struct PluginContext<'a> {
 }
 
 impl<'a> PluginContext<'a> {
-    /// Iterates over the specs at `place`, without the spec to be replaced.
+    /// Iterates over the specs at `place`, without the spec to be replaced. Those of a set are not
+    /// at its single CPUs: the tests that list specs need only those that outrank `rm` or have the
+    /// deadline class.
     pub(crate) fn at(&self, place: Place) -> impl Iterator<Item = &'a PlacedSpec> {
         let (specs, leaving) = (self.specs, self.leaving);
         let here =
@@ -87,6 +89,8 @@ impl<'a> PluginContext<'a> {
         let (single, domain) = match candidate.place {
             Place::Cpu(cpu) => (Some(cpu), None),
             Place::Domain(domain) => (None, Some(self.view.ledger.domain(domain))),
+            // A set outranks no `rm` plugin.
+            Place::Set(_) => (None, None),
         };
         let candidate = *candidate;
         self.plugins.iter().filter_map(Plugin::as_rm).flat_map(move |rm| {
@@ -112,7 +116,7 @@ pub(crate) enum Plugin {
 }
 
 impl Plugin {
-    fn base(&self) -> &PluginBase {
+    pub(crate) fn base(&self) -> &PluginBase {
         match self {
             Plugin::Edf(edf) => &edf.base,
             Plugin::Rm(rm) => &rm.base,

@@ -173,11 +173,8 @@ impl Rm {
     }
 
     fn outranks_us(&self, cpu: u32, claim: &Claim, context: &PluginContext<'_>) -> bool {
-        let here = match claim.place {
-            Place::Cpu(other) => other == cpu,
-            Place::Domain(domain) => context.view.ledger.domain(domain).cpus.contains(cpu),
-        };
-        here && self.is_outranked(cpu, claim.plugin, claim.place)
+        context.view.ledger.cpus_of(claim.place).contains(cpu)
+            && self.is_outranked(cpu, claim.plugin, claim.place)
     }
 
     /// Whether an unproved task outranks this plugin on `cpu`, so that nothing is provable.
@@ -487,7 +484,7 @@ impl Rm {
             runtime: params.runtime,
             charge,
             notes: lasting_notes(params)
-                .with(PluginBase::preference_notes(ask, cpu))
+                .with(self.base.preference_notes(ask, Some(cpu)))
                 .with(when(ignored, Notes::ADMISSION_IGNORED))
                 .with(when(shared, Notes::LEVEL_SHARED))
                 .with(when(unproved, Notes::NOT_PROVED)),

@@ -270,7 +270,7 @@ fn adopted_users_count_towards_their_quota() {
 }
 
 /// Connects a process of user 1000 again.
-fn reconnect(world: &mut Simulation, pid: u32) -> SessionId {
+pub(super) fn reconnect(world: &mut Simulation, pid: u32) -> SessionId {
     let client = world.open_connection(pid, 1000, &[]);
     let welcome = world.call(client, Request::Hello { min: VERSION, max: VERSION });
     assert!(matches!(welcome, Reply::Welcome { .. }), "{welcome:?}");

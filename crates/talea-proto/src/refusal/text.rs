@@ -280,7 +280,7 @@ impl fmt::Display for PluginVerdict {
         let place = |cpu: Option<u32>| {
             fmt::from_fn(move |f| match cpu {
                 Some(cpu) => write!(f, "on CPU {cpu}"),
-                None => f.write_str("over its whole domain"),
+                None => f.write_str("on all its CPUs"),
             })
         };
         match self {

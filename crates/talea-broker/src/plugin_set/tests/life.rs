@@ -136,7 +136,7 @@ fn r18_a_foreign_answer_is_checked_against_its_bounds() {
     rig.clear();
 }
 
-fn record(rig: &Rig, slot: SpecSlot, params: Params) -> Record {
+pub(super) fn record(rig: &Rig, slot: SpecSlot, params: Params) -> Record {
     let placed = rig.plugin_set.placement(slot);
     let task = Task { params, owner: Owner::Process, ..Task::default() };
     Record {

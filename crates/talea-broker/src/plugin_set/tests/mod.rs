@@ -8,6 +8,7 @@ mod fp;
 mod life;
 mod plain;
 mod rm;
+mod sets;
 mod setup;
 mod table_6;
 

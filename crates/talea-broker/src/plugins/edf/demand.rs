@@ -50,7 +50,7 @@ impl Edf {
                 candidate,
                 mutate!("plugin-edf-demand-long-run", self.threshold, Charge::ONE.times(9)),
             ),
-            Place::Domain(_) => false,
+            Place::Domain(_) | Place::Set(_) => false,
         }
     }
 

@@ -62,7 +62,7 @@ impl Change<'_> {
 /// another CPU.
 pub(super) fn weight(place: Place) -> u128 {
     match place {
-        Place::Cpu(_) => 1,
+        Place::Cpu(_) | Place::Set(_) => 1,
         Place::Domain(_) => 2,
     }
 }

@@ -131,7 +131,7 @@ struct TaskList {
 /// Returns the task as interference: under global EDF a job may have begun on another CPU.
 fn interfering(task: Sporadic, place: Place) -> Sporadic {
     match place {
-        Place::Cpu(_) => task,
+        Place::Cpu(_) | Place::Set(_) => task,
         Place::Domain(_) => {
             mutate!("plugin-rm-exact-carry", Sporadic { jitter: task.period, ..task }, task)
         }
