@@ -4,13 +4,13 @@ use crate::tasks::{periodic, ranked, reserved, with, work_us};
 use std::path::Path;
 use talea_core::CpuSet;
 use talea_kernel_tests::{
-    ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs_root,
+    ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs, needs_root,
 };
 use talea_os::sched::Policy;
 use talea_os::{Tid, clock, sched};
 use talea_proto::message::PluginInfo;
 use talea_proto::refusal::{PluginVerdict, RejectionReason};
-use talea_proto::{Code, Refusal, Reply, Request};
+use talea_proto::{Code, Refusal, Reply, Request, Task};
 
 /// Returns the configuration of a foreign plugin.
 pub(crate) fn foreign(name: &str, object: &Path, argument: &str) -> String {
@@ -116,6 +116,66 @@ fn r18_a_plugin_in_c_gives_real_threads_new_levels_and_tells_why_it_refuses() {
     has(one, 14);
     client.done(&Request::Release(first.spec));
     assert!(kernel::is_ordinary(one) && kernel::is_ordinary(other));
+}
+
+/// A thread on all CPUs of an instance: its affinity, its charge on each of them, and its return.
+#[test]
+fn r18_a_plugin_in_c_places_a_real_thread_on_a_set_of_cpus() {
+    needs_root!();
+    let cpus = kernel::cpus();
+    needs!("a second CPU", cpus.len() > 1);
+    let bench = Bench::new("r18-set");
+    let object = bench.plugin("spread");
+    let config = format!(
+        "[daemon]\naccess = \"off\"\n{}{}{}",
+        foreign("spread", &object, ""),
+        banded("blind", &object, "blind", "15-16"),
+        config::PLUGINS
+    );
+    let mut daemon = Daemon::start(&bench, &config);
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
+    let tid = alice.thread();
+    let before = kernel::attr(tid);
+    // From one CPU to all of them: the affinity is that of the answer, not that of the thread.
+    let granted = client.create(with("fp", ranked(5)));
+    client.attach(granted.spec, tid);
+    assert_eq!(kernel::affinity(tid).len(), 1);
+    let task = with("spread", reserved(10, 6_000));
+    let is_spread = |tid| {
+        assert_eq!(kernel::policy(tid), Policy::Fifo(5));
+        assert_eq!(kernel::affinity(tid), cpus);
+    };
+    let Reply::Granted(spread) = client.ask(&Request::Change { spec: granted.spec, task }) else {
+        panic!("changed")
+    };
+    assert_eq!(spread.cpu, None);
+    is_spread(tid);
+    // Each CPU has 60 % less.
+    let refusal = client.refused(&Request::Create(with("edf", reserved(100, 80_000))));
+    assert_eq!(reason(&refusal), Some(RejectionReason::NoRoom), "{refusal:?}");
+    // The next daemon has the set, too.
+    daemon.kill();
+    daemon.restart();
+    let client = alice.connect(&daemon);
+    assert!(matches!(client.claim(spread.spec, spread.token), Reply::Granted(_)));
+    assert_eq!(client.query(spread.spec).granted.cpu, None);
+    is_spread(tid);
+    let refusal = client.refused(&Request::Create(with("edf", reserved(100, 80_000))));
+    assert_eq!(reason(&refusal), Some(RejectionReason::NoRoom), "{refusal:?}");
+    client.done(&Request::Detach(spread.spec));
+    assert_eq!(kernel::attr(tid), before);
+    client.attach(spread.spec, tid);
+    is_spread(tid);
+    client.done(&Request::Release(spread.spec));
+    assert_eq!(kernel::attr(tid), before);
+    // A client that accepts one CPU gets that one, whether or not the plugin looks at its own set.
+    let first = CpuSet::single(cpus.iter().next().expect("a CPU"));
+    let part =
+        |plugin, cpus| Task { cpus, cpus_mandatory: true, ..with(plugin, reserved(10, 1_000)) };
+    assert_eq!(client.create(part("spread", first)).cpu, first.iter().next());
+    assert_eq!(client.create(part("blind", first)).cpu, first.iter().next());
+    assert_eq!(client.create(part("blind", cpus)).cpu, None);
 }
 
 #[test]
