@@ -673,6 +673,16 @@ fn has_left(now: &CpuSet, granted: &CpuSet) -> bool {
     !usable.is_empty() && usable != *now
 }
 
+/// Returns the affinity of a thread of which the kernel shows `now`: without CPUs that are off-line.
+/// The thread has what a grant has `given`, if that looks so.
+fn whole_affinity(now: &CpuSet, given: &[Attr]) -> CpuSet {
+    let shows_as_now = |cpus: &CpuSet| {
+        let is_wider = cpus != now && now.is_subset(cpus);
+        is_wider && sysinfo::online_now().is_some_and(|online| cpus.intersection(&online) == *now)
+    };
+    given.iter().map(|attr| attr.cpus).find(shows_as_now).unwrap_or(*now)
+}
+
 /// Restores a thread to `attr`, as far as its policy and its CPUs are as `given`.
 ///
 /// `named` has the complete attributes when the thread was named: the broker's part of them may be
@@ -684,7 +694,8 @@ fn restore(
     given: &[Attr],
     owner: Option<u32>,
 ) -> Result<Restored, Errno> {
-    let now = thread.snapshot().map_err(|error| convert::errno(&error))?;
+    let mut now = thread.snapshot().map_err(|error| convert::errno(&error))?;
+    mutate!("daemon-restore-offline", now.affinity = whole_affinity(&now.affinity, given));
     // Immediately before the calls: the thread may change its credentials at any time.
     let is_foreign = match mutate!("daemon-restore-owner", owner, None) {
         Some(owner) => {

@@ -2,7 +2,7 @@
 //!
 //! The machine needs a second CPU that the kernel can take off-line.
 
-use crate::tasks::{periodic, ranked, with};
+use crate::tasks::{periodic, ranked, reserved, with};
 use std::path::PathBuf;
 use std::time::Instant;
 use talea_core::CpuSet;
@@ -13,7 +13,7 @@ use talea_os::sched::{self, Policy};
 use talea_os::sysinfo::{self, Hierarchy, SystemInfo};
 use talea_proto::message::DetachCause;
 use talea_proto::refusal::{PluginVerdict, RejectionReason};
-use talea_proto::{Reply, Request};
+use talea_proto::{Reply, Request, Task};
 
 /// A CPU that a test takes off-line; dropping it brings the CPU back.
 struct Switch {
@@ -152,6 +152,47 @@ fn attack_6_no_grant_stays_on_a_cpu_that_goes_off_line() {
     assert!(delay < took, "{delays:?}");
     assert!(request < 50 * quiet, "{busy:?} us, quiet {quiet} us");
     assert_eq!(sysinfo::online_now(), Some(kernel::cpus()));
+}
+
+/// The kernel hides the CPU that is off-line in the affinity, which still contains it.
+#[test]
+fn attack_6_a_thread_on_a_set_with_an_off_line_cpu_gets_its_own_cpus_back() {
+    needs_root!();
+    let bench = Bench::new("hotplug-set");
+    let switch = switch_or_return!();
+    let object = bench.plugin("spread");
+    let plugin = crate::foreign::foreign("spread", &object, "");
+    let daemon = Daemon::start(&bench, &format!("[daemon]\naccess = \"off\"\n{plugin}"));
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
+    let (tid, cpus) = (alice.thread(), kernel::cpus());
+    let first = CpuSet::single(cpus.iter().next().expect("a CPU"));
+    sched::set_affinity(kernel::tid(tid), &first).expect("an affinity");
+    let before = kernel::attr(tid);
+    let task = Task { cpus, cpus_mandatory: true, ..with("spread", reserved(10, 1_000)) };
+    let granted = client.create(task);
+    // The daemon learns at its first restore which CPUs a thread without a mask has.
+    client.attach(granted.spec, tid);
+    client.done(&Request::Detach(granted.spec));
+    assert_eq!(kernel::affinity(tid), first);
+    for _ in 0..3 {
+        client.attach(granted.spec, tid);
+        assert_eq!(kernel::affinity(tid), cpus);
+        assert!(switch.set(false), "no deadline thread needs the CPU");
+        eventually("the thread is detached", || client.query(granted.spec).tid.is_none());
+        assert_eq!(client.query(granted.spec).detached, Some(DetachCause::Offline));
+        assert!(switch.set(true));
+        assert_eq!(kernel::attr(tid), before);
+        assert_eq!(kernel::affinity(tid), first);
+        eventually("the CPU is used again", || match client.ask(&Request::Create(task)) {
+            Reply::Granted(again) => {
+                client.done(&Request::Release(again.spec));
+                again.cpu.is_none()
+            }
+            _ => false,
+        });
+    }
+    client.done(&Request::Release(granted.spec));
 }
 
 #[test]
