@@ -673,8 +673,8 @@ fn has_left(now: &CpuSet, granted: &CpuSet) -> bool {
     !usable.is_empty() && usable != *now
 }
 
-/// Returns the affinity of a thread of which the kernel shows `now`: without CPUs that are off-line.
-/// The thread has what a grant has `given`, if that looks so.
+/// Returns the affinity of a thread of which the kernel shows `now`. The kernel hides CPUs that are
+/// off-line, so `now` may be what it shows of an affinity that a grant has `given`.
 fn whole_affinity(now: &CpuSet, given: &[Attr]) -> CpuSet {
     let shows_as_now = |cpus: &CpuSet| {
         let is_wider = cpus != now && now.is_subset(cpus);
