@@ -115,6 +115,25 @@ fn r18_a_set_counts_once_per_cpu_in_the_root_domain_of_global_edf() {
 }
 
 #[test]
+fn r7_a_spec_that_leaves_its_set_reuses_its_share_on_each_cpu() {
+    let mut rig = Rig::new(pinnable(2), three("0-1"));
+    let (own, larger) = (periodic(10 * MS, 6 * MS), periodic(10 * MS, 8 * MS));
+    let said = rig.plugin_set.check_answer(OWN, &ask(&own), &naming("0-1"), None).unwrap();
+    let slot = rig.admit(OWN, &ask(&own), &offered(&said).unwrap());
+    for plugin in 0..2 {
+        for list in ["0", "1"] {
+            let ask = PluginRequest { allowed: cpus(list), ..ask(&larger) };
+            let no = refused(rig.plugin_set.ask(plugin, &ask, None));
+            assert_eq!(no.reason, RejectionReason::NoRoom);
+            assert!(offered(&rig.plugin_set.ask(plugin, &ask, Some(slot))).is_some());
+        }
+    }
+    rig.change(slot, 0, &ask(&larger), None).unwrap();
+    rig.audit();
+    rig.clear();
+}
+
+#[test]
 fn r18_a_set_is_all_cpus_of_the_call_and_of_the_plugin() {
     let mut rig = Rig::new(pinnable(3), three("0-2"));
     let params = at_priority(5);
