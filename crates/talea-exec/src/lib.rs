@@ -57,6 +57,7 @@ mod run_control;
 pub mod schedule_log;
 pub mod stalls;
 mod statistics;
+pub mod suspension;
 #[cfg(test)]
 mod tests;
 mod watchdog;
@@ -84,4 +85,5 @@ pub use run_control::RunControl;
 pub use schedule_log::{ScheduleEvent, ScheduleLog};
 pub use stalls::Stall;
 pub use statistics::{RootStatistics, TaskStatistics};
+pub use suspension::{WorkerReport, suspend_job};
 pub use work::{Calibration, Job, JobBody};

@@ -126,6 +126,13 @@ impl PriorityMap {
         self.set(tid, self.top_worker_priority() - level)
     }
 
+    /// Sets the priority of a worker that waits for a device in a suspended job: above all workers
+    /// where the band has room for that.
+    pub(crate) fn set_waiting(self, tid: Tid) -> io::Result<()> {
+        let unused = u8::from(!self.has_programs && self.band.has_program_levels());
+        self.set(tid, self.top_worker_priority() + unused)
+    }
+
     fn top_worker_priority(self) -> u8 {
         // A run without programs leaves one priority unused.
         let of_programs = if self.has_programs { 2 } else { 1 };

@@ -3,9 +3,10 @@
 use crate::mechanism::{Mechanism, WorkerThread};
 use crate::root_shared::{self, PriorityMap, RootShared};
 use crate::root_state::StepHandle;
+use crate::suspension;
 use crate::work::{DeviceWait, Job, JobBody};
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::Ordering;
 use talea_core::engine::TaskId;
 use talea_core::{CpuSet, Monotonic, Span, mutate};
@@ -25,8 +26,6 @@ pub(crate) struct Worker<'a, M: Mechanism> {
     shared: &'a RootShared,
     /// Handle for steps by this worker, if the worker may step.
     step_handle: &'a OnceLock<StepHandle<M>>,
-    /// Number of assigned jobs and final notifications that the worker has taken.
-    job_key: u32,
     is_busy: bool,
 }
 
@@ -36,7 +35,7 @@ impl<'a, M: Mechanism> Worker<'a, M> {
         shared: &'a RootShared,
         step_handle: &'a OnceLock<StepHandle<M>>,
     ) -> Worker<'a, M> {
-        Worker { task, shared, step_handle, job_key: 0, is_busy: false }
+        Worker { task, shared, step_handle, is_busy: false }
     }
 
     /// Reports the end of the current segment, if there is one. Then waits for the next segment of
@@ -47,7 +46,8 @@ impl<'a, M: Mechanism> Worker<'a, M> {
         let slot = &self.shared.slots[self.task.0 as usize];
         let step_handle = self.step_handle.get();
         let mut sleep_until = Monotonic::NEVER;
-        if std::mem::take(&mut self.is_busy) {
+        // In another state the run has ended, and the mailbox still has a report of this worker.
+        if std::mem::take(&mut self.is_busy) && slot.suspension.is_none() {
             let timeout = step_handle
                 .and_then(|step_handle| step_handle.step_on_completion(self.task, self.shared));
             if timeout.is_none() {
@@ -59,12 +59,13 @@ impl<'a, M: Mechanism> Worker<'a, M> {
         }
         // A worker with a timer has a step handle. If its own step assigns its job, its event count
         // is incremented there.
+        let key = slot.taken.load(Ordering::Relaxed);
         while let (Woken::TimedOut, Some(step_handle)) =
-            (slot.wait_until(self.job_key, sleep_until), step_handle)
+            (slot.wait_until(key, sleep_until), step_handle)
         {
             sleep_until = step_handle.step_on_release(self.task, self.shared);
         }
-        self.job_key = self.job_key.wrapping_add(1);
+        slot.taken.store(key.wrapping_add(1), Ordering::Relaxed);
         if self.shared.is_over.load(Ordering::Acquire) {
             return None;
         }
@@ -103,7 +104,7 @@ fn wait_for_device(wait: DeviceWait, shared: &RootShared) {
 /// and is about to wait.
 pub(crate) fn run<M: Mechanism>(
     task: TaskId,
-    shared: &RootShared,
+    shared: &Arc<RootShared>,
     step_handle: &OnceLock<StepHandle<M>>,
     priorities: PriorityMap,
     mut body: JobBody<'_>,
@@ -131,6 +132,7 @@ pub(crate) fn run<M: Mechanism>(
         }
     };
     // Fails only if the signal mask cannot be changed.
+    let work = || suspension::run_as(shared, task, work);
     slot.stop_gate.run_stoppable(work).expect("SIGURG can be unblocked");
 }
 

@@ -1,5 +1,6 @@
 //! Job assignment of a worker, without a lock.
 
+use crate::suspension::SuspensionState;
 use crate::work::{DeviceWait, Job};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use talea_core::{Monotonic, Time, Work};
@@ -13,6 +14,8 @@ use talea_os::signal_stop::StopGate;
 pub(crate) struct WorkerSlot {
     /// Event count of the worker, notified once for each job and at the end of the run.
     job_ready: EventCount,
+    /// Number of these notifications that the worker has taken. Only the worker uses it.
+    pub(crate) taken: AtomicU32,
     number: AtomicU64,
     version: AtomicU32,
     cost: AtomicU64,
@@ -27,6 +30,7 @@ pub(crate) struct WorkerSlot {
     /// Number of activations of the task from outside that no step has read.
     pub(crate) activations: AtomicU32,
     pub(crate) stop_gate: StopGate,
+    pub(crate) suspension: SuspensionState,
     /// Whether the program was idle and got the CPU.
     pub(crate) has_woken: AtomicBool,
 }

@@ -266,8 +266,7 @@ impl<M: Mechanism> Executor<M> {
         mutate!("exec-release-timer-late", self.deliver_overdue_releases(log));
 
         for &task in &batch.completed {
-            self.mechanism.complete(task)?;
-            self.advance_job(task, log);
+            self.receive_report(task, log)?;
         }
         self.complete_idle_programs(log)?;
         self.deliver_timed_events(log);

@@ -13,6 +13,7 @@ use super::cpu_state::Assignment;
 use crate::device_holds::DeviceHold;
 use crate::mechanism::Mechanism;
 use crate::record::Log;
+use crate::suspension::WorkerReport;
 use crate::work::DeviceWait;
 use std::sync::Arc;
 use talea_core::engine::{Cpu, Event, Handled, TaskId};
@@ -20,6 +21,31 @@ use talea_core::mutate;
 use talea_core::workload::job_program::ResolvedAction;
 
 impl<M: Mechanism> Executor<M> {
+    /// Handles a report of the worker of `task`.
+    pub(super) fn receive_report(&mut self, task: TaskId, log: &mut Log) -> Result<(), M::Error> {
+        let state = &mut self.tasks[task.0 as usize];
+        match self.mechanism.read_report(task, state.is_suspended()) {
+            WorkerReport::Ended => {
+                self.mechanism.complete(task)?;
+                self.advance_job(task, log);
+            }
+            WorkerReport::Suspended => {
+                state.suspend();
+                self.mechanism.suspend(task)?;
+                let _ = self.handle(log, Event::Blocked { task });
+            }
+            WorkerReport::Resumed => {
+                let _ = self.handle(log, Event::Woke { task });
+            }
+            // The engine never learns of this suspension, and the worker waits for a dispatch.
+            WorkerReport::Continued => {
+                state.suspend();
+                self.mechanism.complete(task)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Advances the job of `task` after a segment: to its next segment or to its end.
     pub(super) fn advance_job(&mut self, task: TaskId, log: &mut Log) {
         let at = task.0 as usize;

@@ -8,6 +8,7 @@
 //! | `None` | no job has started, or it has ended |
 //! | `Pending(work)` | the next segment waits for a dispatch; the job may be blocked meanwhile |
 //! | `PendingWait` | a wait for a device in which the worker keeps its CPU, to be started |
+//! | `Rest` | the worker waits within a segment, as it has suspended its job |
 //! | `Running` | the worker runs a segment, or was preempted in it |
 //!
 //! | from | to | function | cause |
@@ -19,6 +20,8 @@
 //! | `None` | `Pending` | `continue_job` | another segment follows |
 //! | `None` | `PendingWait` | `occupy` | the job waits for a device and keeps its CPU |
 //! | `PendingWait` | `Running` | `start_segment` | the engine dispatched the job |
+//! | `Running` | `Rest` | `suspend` | the job suspends itself within the segment |
+//! | `Rest` | `Running` | `start_segment` | the engine dispatched the job after its suspension |
 //! | `None` | `None` | `end_job` | no segment follows |
 
 use crate::job_stats::JobStats;
@@ -38,6 +41,8 @@ enum Segment {
     Pending(Work),
     /// A wait for a device that the worker has not started.
     PendingWait(DeviceWait),
+    /// The rest of a segment in which the job has suspended itself.
+    Rest,
     /// The segment that the worker runs.
     Running,
 }
@@ -141,7 +146,7 @@ impl TaskState {
 
     /// Whether the worker has not received the next segment yet.
     pub(super) fn is_segment_pending(&self) -> bool {
-        matches!(self.segment, Segment::Pending(_) | Segment::PendingWait(_))
+        matches!(self.segment, Segment::Pending(_) | Segment::PendingWait(_) | Segment::Rest)
     }
 
     /// Whether the worker runs a segment, or was preempted in it.
@@ -160,10 +165,22 @@ impl TaskState {
         let (cost, wait) = match self.segment {
             Segment::Pending(cost) => (cost, None),
             Segment::PendingWait(wait) => (Work::ZERO, Some(wait)),
+            Segment::Rest => (Work::ZERO, None),
             Segment::None | Segment::Running => return None,
         };
         self.segment = Segment::Running;
         Some(Job { wait, ..Job::new(number, version, cost) })
+    }
+
+    /// Interrupts the segment that the worker runs, because the job suspends itself.
+    pub(super) fn suspend(&mut self) {
+        assert_eq!(self.segment, Segment::Running, "only a running job suspends itself");
+        self.segment = Segment::Rest;
+    }
+
+    /// Whether the job has suspended itself within a segment.
+    pub(super) fn is_suspended(&self) -> bool {
+        self.segment == Segment::Rest
     }
 
     /// Continues the job with a wait for a device, from `now` on.

@@ -9,6 +9,7 @@
 
 use super::{Deferred, Mechanism};
 use crate::lost_time::{LostTime, LostTimes};
+use crate::suspension::WorkerReport;
 use crate::work::Job;
 use talea_core::engine::{Cpu, TaskId};
 use talea_core::{Span, Time, Work};
@@ -142,6 +143,15 @@ impl<M: Mechanism> Mechanism for Audited<M> {
     fn complete(&mut self, task: TaskId) -> Result<(), M::Error> {
         self.close(task)?;
         self.inner.complete(task)
+    }
+
+    fn read_report(&mut self, task: TaskId, is_suspended: bool) -> WorkerReport {
+        self.inner.read_report(task, is_suspended)
+    }
+
+    fn suspend(&mut self, task: TaskId) -> Result<(), M::Error> {
+        self.close(task)?;
+        self.inner.suspend(task)
     }
 
     fn set_levels(&mut self, levels: &[u8]) -> Result<(), M::Error> {

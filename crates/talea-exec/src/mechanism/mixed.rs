@@ -2,6 +2,7 @@
 
 use super::freeze::{Freezable, Freeze, StoppedTime};
 use super::{Deferred, Mechanism, PriorityMechanism};
+use crate::suspension::WorkerReport;
 use crate::work::Job;
 use std::io;
 use talea_core::engine::{Cpu, TaskId};
@@ -85,6 +86,14 @@ impl<C: Freezable> Mechanism for Mixed<C> {
             Some(freeze) => freeze.complete(task),
             None => self.threads.complete(task),
         }
+    }
+
+    fn read_report(&mut self, task: TaskId, is_suspended: bool) -> WorkerReport {
+        self.threads.read_report(task, is_suspended)
+    }
+
+    fn suspend(&mut self, task: TaskId) -> io::Result<()> {
+        self.threads.suspend(task)
     }
 
     fn set_levels(&mut self, levels: &[u8]) -> io::Result<()> {

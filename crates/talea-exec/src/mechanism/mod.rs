@@ -18,6 +18,7 @@ pub(crate) use mixed::Mixed;
 pub(crate) use priority::{PriorityMechanism, WorkerThread};
 
 use crate::root_shared::{PriorityMap, RootShared};
+use crate::suspension::WorkerReport;
 use crate::work::Job;
 use talea_core::engine::{Cpu, TaskId};
 use talea_core::{Span, Time, Work};
@@ -73,6 +74,18 @@ pub trait Mechanism {
     /// Notes that the worker of `task` has reported the end of its segment. The worker waits for
     /// the next segment, or will wait when it next runs.
     fn complete(&mut self, task: TaskId) -> Result<(), Self::Error>;
+
+    /// Returns what a report of the worker of `_task` means. `_is_suspended` says whether an earlier
+    /// report was [`WorkerReport::Suspended`], and none since then [`WorkerReport::Resumed`].
+    fn read_report(&mut self, _task: TaskId, _is_suspended: bool) -> WorkerReport {
+        WorkerReport::Ended
+    }
+
+    /// Notes that the worker of `task` has suspended its job. The worker waits for a device, and
+    /// nothing may keep it from noticing the end of that wait.
+    fn suspend(&mut self, task: TaskId) -> Result<(), Self::Error> {
+        self.complete(task)
+    }
 
     /// Sets the level of each worker: `_levels[n]` for task `n`. A worker with a smaller level
     /// preempts one with a larger level. The executor makes the call between two decisions, with no

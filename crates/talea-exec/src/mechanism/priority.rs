@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | runs, waits, or sleeps | its level | open |
 //! | preempted | its level, or the bottom (*parked*) | open |
+//! | waits for a device in a suspended job | above all workers | open |
 //! | preempted, and no other worker keeps it from the CPU (P2, P3, P5) | any | closed (*stopped*) |
 //!
 //! | event | on a root with one CPU | on a root with several CPUs |
@@ -39,6 +40,7 @@
 
 use super::{Deferred, Mechanism};
 use crate::root_shared::{PriorityControl, PriorityMap, RootShared};
+use crate::suspension::WorkerReport;
 use crate::work::Job;
 use std::io;
 use std::sync::Arc;
@@ -67,6 +69,8 @@ struct WorkerPlacement {
     level: u8,
     /// Whether the worker has the bottom priority.
     is_parked: bool,
+    /// Whether the worker has the priority of a wait for a device.
+    is_raised: bool,
     /// Whether the stop gate of the worker is closed.
     is_stopped: bool,
     /// Whether the worker is in the list of preempted workers of its CPU.
@@ -107,6 +111,7 @@ impl PriorityMechanism {
             cpu: Cpu(0),
             level: 0,
             is_parked: false,
+            is_raised: false,
             is_stopped: false,
             is_listed: false,
         };
@@ -148,10 +153,11 @@ impl PriorityMechanism {
         Ok(())
     }
 
-    /// Restores the level of a parked worker.
+    /// Restores the level of a parked or raised worker.
     fn restore_level(&mut self, task: TaskId) -> io::Result<()> {
         let worker = &mut self.workers[task.0 as usize];
-        if std::mem::replace(&mut worker.is_parked, false) {
+        let is_raised = std::mem::replace(&mut worker.is_raised, false);
+        if std::mem::replace(&mut worker.is_parked, false) || is_raised {
             self.priorities.set_runnable(worker.thread.tid, worker.level)?;
         }
         Ok(())
@@ -286,9 +292,29 @@ impl Mechanism for PriorityMechanism {
         Ok(())
     }
 
+    fn read_report(&mut self, task: TaskId, is_suspended: bool) -> WorkerReport {
+        self.shared.slots[task.0 as usize].suspension.read(is_suspended)
+    }
+
+    fn suspend(&mut self, task: TaskId) -> io::Result<()> {
+        self.unlist(task);
+        let (at, tid) = (task.0 as usize, self.tid(task));
+        self.priorities.set_waiting(tid)?;
+        self.workers[at].is_raised = true;
+        self.workers[at].is_parked = false;
+        // A step may have stopped the worker between its report and this step.
+        if std::mem::replace(&mut self.workers[at].is_stopped, false) {
+            self.shared.slots[at].stop_gate.resume();
+        }
+        Ok(())
+    }
+
     fn set_levels(&mut self, levels: &[u8]) -> io::Result<()> {
         for (worker, &level) in self.workers.iter_mut().zip(levels) {
-            if std::mem::replace(&mut worker.level, level) != level && !worker.is_parked {
+            if std::mem::replace(&mut worker.level, level) != level
+                && !worker.is_parked
+                && !worker.is_raised
+            {
                 let tid = worker.thread.tid;
                 mutate!("exec-flip-level", self.priorities.set_runnable(tid, level)?);
             }
