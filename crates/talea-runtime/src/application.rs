@@ -301,11 +301,8 @@ impl Application {
                 };
             let is_in = |at: usize| at < 64 && reach.0 & (1 << at) != 0;
             let reached = cpus.iter().enumerate().filter(|&(at, _)| is_in(at)).map(|(_, &cpu)| cpu);
-            let costs: Option<Vec<Work>> = declared
-                .versions
-                .iter()
-                .map(|version| Some(version.cost.as_ref()?.max()))
-                .collect();
+            let costs: Option<Vec<Work>> =
+                declared.versions.iter().map(Version::max_work).collect();
             let cost = costs.and_then(|costs| costs.into_iter().max());
             // A task without a rule may come as often as it is activated, and a job that cannot be
             // done is no demand.

@@ -68,7 +68,7 @@ impl Application {
 /// Returns the releases and costs of a task.
 fn source(declared: &Declared) -> Result<Source, Error> {
     let costs = declared.versions.iter().map(|version| {
-        version.cost.clone().ok_or_else(|| {
+        version.cost_with_wait().ok_or_else(|| {
             let (task, version) = (&declared.task.spec.name, &version.spec.name);
             let what = format!("task {task}, version {version}: the cost of a job is not declared");
             Error::Declared(format!(

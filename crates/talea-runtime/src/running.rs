@@ -4,11 +4,12 @@ use crate::application::{Application, Declared, Function};
 use crate::channel::ChannelState;
 use crate::config::{Daemon, Rights, WaitMode};
 use crate::current_task::CurrentTask;
+use crate::device_wait::{self, DeviceWait};
 use crate::error::Error;
 use crate::report::{Report, ShieldReport, TaskReport};
 use crate::rights::{DaemonRights, TaskDemand};
 use crate::shield;
-use crate::task::TaskId;
+use crate::task::{TaskId, Version};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -361,6 +362,8 @@ struct Planned {
     functions: Arc<Mutex<Vec<Function>>>,
     counters: Arc<TaskCounters>,
     task: CurrentTask,
+    /// `waits[v]`: use of the CPU while a job of version `v` waits for a device.
+    waits: Vec<DeviceWait>,
 }
 
 impl Planned {
@@ -372,12 +375,18 @@ impl Planned {
             if by_table { talea_exec::Arrivals::OnDemand } else { declared.task.arrivals() };
         let (functions, task) =
             (Arc::clone(&declared.functions), app.current_task(TaskId::from_index(task)));
-        Planned { arrivals, functions, counters: Arc::clone(counters), task }
+        let cpu_use = |version: &Version| version.wait.map_or(DeviceWait::Free, |(_, cpu)| cpu);
+        let waits = declared.versions.iter().map(cpu_use).collect();
+        Planned { arrivals, functions, counters: Arc::clone(counters), task, waits }
     }
 
     fn task(&self) -> TaskPlan<'_> {
-        let load =
-            Load { arrivals: self.arrivals.clone(), explicit_tokens: true, ..Load::default() };
+        let load = Load {
+            arrivals: self.arrivals.clone(),
+            explicit_tokens: true,
+            sleeps_with_cpu: self.waits.contains(&DeviceWait::Hold),
+            ..Load::default()
+        };
         let body: JobBody<'_> = Box::new(|job, _| {
             let version = mutate!(
                 "runtime-allocates",
@@ -391,6 +400,7 @@ impl Planned {
             // as it was left.
             let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(function) = functions.get_mut(version) else { return };
+            device_wait::begin_job(self.waits[version]);
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.task.enter(|| function(job))))
             {
                 self.counters.panics.fetch_add(1, Ordering::Relaxed);

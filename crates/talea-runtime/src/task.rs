@@ -1,5 +1,6 @@
 //! Declarations of tasks and versions.
 
+use crate::device_wait::DeviceWait;
 use crate::server::ServerId;
 use std::time::Duration;
 use talea_core::engine::{self, Affinity, TaskSpec};
@@ -215,12 +216,14 @@ pub struct Version {
     pub(crate) spec: engine::Version,
     /// Cost of a job, if the version declares it.
     pub(crate) cost: Option<Cost>,
+    /// Total length of the waits of a job for devices, and use of the CPU meanwhile.
+    pub(crate) wait: Option<(Span, DeviceWait)>,
 }
 
 impl Version {
     /// Creates a version without requirements.
     pub fn new(name: &str) -> Version {
-        Version { spec: engine::Version::new(name), cost: None }
+        Version { spec: engine::Version::new(name), cost: None, wait: None }
     }
 
     /// Sets the maximum cost of a job, alone on its CPU and including its accelerators. This is the
@@ -237,6 +240,20 @@ impl Version {
     pub fn costs(mut self, least: Duration, most: Duration) -> Version {
         let (min, max) = (Work::from_ns(span(least).as_ns()), Work::from_ns(span(most).as_ns()));
         self.cost = Some(Cost::Uniform { min, max });
+        self
+    }
+
+    /// Declares the waits of a job for devices: their maximum total length, and the use of the CPU
+    /// meanwhile. [`wait_for_device`](crate::wait_for_device) waits in this way. The cost of the
+    /// version does not include the waits.
+    ///
+    /// The runtime does not enforce the length. In models of the application
+    /// ([`Application::describe`](crate::Application::describe)) each job waits once, at its start.
+    /// A length of zero declares only the use of the CPU. The analysis counts
+    /// [`DeviceWait::Spin`] as cost, and has no bound for the other two.
+    #[must_use]
+    pub fn waits(mut self, most: Duration, cpu: DeviceWait) -> Version {
+        self.wait = Some((span(most), cpu));
         self
     }
 
@@ -278,6 +295,21 @@ impl Version {
             spec.time = cost.max();
         }
         spec
+    }
+
+    /// Returns the cost of a job in a model: with the declared wait, at the start of the job.
+    pub(crate) fn cost_with_wait(&self) -> Option<Cost> {
+        let cost = self.cost.clone()?;
+        Some(match self.wait.filter(|(most, _)| !most.is_zero()) {
+            None => cost,
+            Some((most, DeviceWait::Free)) => cost.suspending(Work::ZERO, most),
+            Some((most, cpu)) => cost.occupying(Work::ZERO, most, cpu == DeviceWait::Spin),
+        })
+    }
+
+    /// Returns the maximum CPU time of a job, with that of polling.
+    pub(crate) fn max_work(&self) -> Option<Work> {
+        Some(self.cost_with_wait()?.max_with_polling())
     }
 }
 

@@ -110,8 +110,7 @@ impl RootThreads {
         };
         let tasks = worker_threads.len();
         // While a worker sleeps with its CPU, priorities keep no preempted worker from running.
-        let sleeps =
-            loads.iter().any(|load| load.sleeps_with_cpu || load.marks.sleeps_with_cpu());
+        let sleeps = loads.iter().any(|load| load.sleeps_with_cpu || load.marks.sleeps_with_cpu());
         let threads =
             PriorityMechanism::new(Arc::clone(shared), priorities, &worker_threads, sleeps);
         let frozen_programs =

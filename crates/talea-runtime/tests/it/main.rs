@@ -19,6 +19,7 @@ mod timed;
 mod user;
 mod verdict;
 mod versions;
+mod waits;
 
 use std::time::Duration;
 use talea_kernel_tests::eventually;
