@@ -417,7 +417,7 @@ int talea_wait_period(talea_periodic *periodic);
  * call them, too, except push and pop, which are reserved for jobs of the channel's source and of
  * its sink (-EPERM). All other calls return -EDEADLK in a job and in a chooser. From other threads
  * they are serialised; they return -EBUSY while another thread stops the application. A thread
- * must not use an object that another thread frees.
+ * must not use an object that another thread frees. A job waits for a device in talea_job_wait.
  *
  * Results. 0, or a negative errno with a sentence in talea_last_error(). -EINVAL: the declaration
  * is invalid. -EBUSY: the application runs, so its declarations cannot change. -ECHILD: the
@@ -562,19 +562,25 @@ int talea_app_task(talea_app *app, const talea_task *task, uint32_t *id);
  * TALEA_TASK_ACTIVATED makes a task rest. */
 int talea_app_replace_task(talea_app *app, uint32_t id, const talea_task *task);
 
+/* Use of the CPU of a job in talea_job_wait, while the job waits for a device. */
+#define TALEA_WAIT_FREE 0u /* the job suspends itself: other jobs run meanwhile */
+#define TALEA_WAIT_SPIN 1u /* the job polls: it keeps its CPU and consumes CPU time */
+#define TALEA_WAIT_HOLD 2u /* the job sleeps and keeps its CPU: less urgent jobs do not run */
+
 /* A version: one implementation of a task. Fields that the version selection does not use may stay
  * zero. */
 typedef struct talea_task_version {
     uint32_t size;
-    uint32_t zero;
+    uint32_t wait;    /* TALEA_WAIT_* */
     uint64_t energy;  /* consumption of a job, in the unit of the battery; with ENERGY, TRADE_OFF */
     uint64_t time_ns; /* worst-case execution time; with TRADE_OFF, and for talea_app_describe. With
                        * the daemon's rights it is reserved on each CPU where the job may run */
     uint64_t modes;   /* bit k: meant for mode k; 0: all modes; with MODE */
     uint64_t needs;   /* required permissions, one bit each; with MASK */
     char name[32];
+    uint64_t wait_ns; /* longest waits of a job in total, beside time_ns; for talea_app_describe */
 } talea_task_version;
-#define TALEA_TASK_VERSION_INIT { sizeof(talea_task_version), 0, 0, 0, 0, 0, { 0 } }
+#define TALEA_TASK_VERSION_INIT { sizeof(talea_task_version), 0, 0, 0, 0, 0, { 0 }, 0 }
 
 /* Adds a version to a task. Its jobs call function(argument). Versions of a task are numbered from
  * 0, at most 64, in order of preference; `id` may be NULL. */
@@ -702,6 +708,15 @@ typedef struct talea_job {
 
 /* Describes the job of the calling thread. -ENOENT if it runs none. */
 int talea_job_get(talea_job *job);
+
+/* Waits for a device in a job: calls wait(argument), and returns its result. The `wait` of the job's
+ * version says what the CPU does meanwhile. The job continues when it is scheduled again, and keeps
+ * its accelerators. `wait` should only wait, in a system call (with TALEA_WAIT_SPIN: poll): with
+ * TALEA_WAIT_FREE it runs above all jobs. It repeats a call that fails with EINTR, and ends by
+ * returning. With the daemon's rights the job notices the end of a wait when the job that has the
+ * CPU ends or waits. In a thread that runs no job, and within another wait, the function only calls
+ * `wait`. -EINVAL: `wait` is NULL. */
+int talea_job_wait(int (*wait)(void *argument), void *argument);
 
 /* Returns the version of the library, such as "0.1.0". */
 const char *talea_version(void);

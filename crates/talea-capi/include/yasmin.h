@@ -71,7 +71,8 @@
  *
  * Threads. Jobs may call task_activate, channel_push, channel_pop, yas_mode, yas_permit and
  * yas_battery; these do not block. channel_push is reserved for jobs of the channel's source, and
- * channel_pop for jobs of its destination: elsewhere they return false and move nothing. All other
+ * channel_pop for jobs of its destination: elsewhere they return false and move nothing. Jobs wait
+ * for a device in talea_job_wait of talea.h, which leaves the CPU to other jobs. All other
  * calls are for the main program; in a job, and in a function that selects versions, they have no
  * effect.
  */

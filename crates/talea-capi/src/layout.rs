@@ -180,12 +180,13 @@ pub struct TaleaTask {
 #[derive(Clone, Copy)]
 pub struct TaleaTaskVersion {
     pub size: u32,
-    pub zero: u32,
+    pub wait: u32,
     pub energy: u64,
     pub time_ns: u64,
     pub modes: u64,
     pub needs: u64,
     pub name: [u8; 32],
+    pub wait_ns: u64,
 }
 
 /// Structure `talea_choice` of the header.
@@ -276,7 +277,7 @@ sized! {
         mapping 8 weight 20 rights 28 cpus 32 daemon_priority 160 daemon_plugin 168 spin_ns 200
     }
     TaleaTask 88 { period_ns 8 offset_ns 24 priority 32 backlog 40 name 48 cores 80 }
-    TaleaTaskVersion 72 { energy 8 needs 32 name 40 }
+    TaleaTaskVersion 80 { wait 4 energy 8 needs 32 name 40 wait_ns 72 }
     TaleaChoice 48 { job 8 permitted 32 mode 40 versions 44 }
     TaleaJob 24 { number 8 version 16 }
     TaleaAppReport 584 {

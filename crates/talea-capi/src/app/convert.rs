@@ -6,8 +6,8 @@ use crate::layout::{TaleaAppConfig, TaleaTask, TaleaTaskVersion};
 use std::time::Duration;
 use talea_core::CpuSet;
 use talea_runtime::{
-    Config, Daemon, Mapping, Priorities, Rights, Selection, Server, Task, Version, WaitMode,
-    first_cpus,
+    Config, Daemon, DeviceWait, Mapping, Priorities, Rights, Selection, Server, Task, Version,
+    WaitMode, first_cpus,
 };
 
 const NON_PREEMPTIVE: u32 = 1;
@@ -210,5 +210,12 @@ pub(crate) fn version(given: &TaleaTaskVersion, number: usize) -> CallResult<Ver
         0 => version,
         most => version.cost(long(most)).time(long(most)),
     };
+    let cpu = match given.wait {
+        0 => DeviceWait::Free,
+        1 => DeviceWait::Spin,
+        2 => DeviceWait::Hold,
+        other => return Err(wrong(format!("version {number}: wait is {other}: there are 0 to 2"))),
+    };
+    let version = version.waits(long(given.wait_ns), cpu);
     Ok(version.energy(given.energy).modes(modes).needs(given.needs))
 }

@@ -129,3 +129,13 @@ pub unsafe extern "C" fn talea_job_get(job: *mut TaleaJob) -> c_int {
         Err(error) => error.number(),
     }
 }
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_job_wait(
+    wait: Option<unsafe extern "C-unwind" fn(*mut c_void) -> c_int>,
+    argument: *mut c_void,
+) -> c_int {
+    let Some(wait) = wait else { return -libc::EINVAL };
+    // SAFETY: the caller's promise: the function may be called with its argument.
+    talea_runtime::wait_for_device(|| unsafe { wait(argument) })
+}

@@ -165,7 +165,8 @@ pub unsafe extern "C" fn yas_version_declare(
             room("version", "VERSION_MAX_SIZE", versions as usize, most)?;
             let version = TaleaTaskVersion {
                 size: 0,
-                zero: 0,
+                wait: 0,
+                wait_ns: 0,
                 energy: properties.energy,
                 time_ns,
                 modes: properties.modes,

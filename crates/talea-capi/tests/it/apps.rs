@@ -94,6 +94,23 @@ fn y19_a_run_allocates_no_memory_whichever_calls_its_jobs_make() {
 }
 
 #[test]
+fn issue_24_a_wait_in_c_is_described_checked_and_returns_its_result() {
+    for language in [C11, CPP17] {
+        run_as_each_user(&compiled("app_waits", language), &[], |_| {});
+    }
+}
+
+#[test]
+fn issue_24_a_less_urgent_task_in_c_runs_while_a_job_waits_for_a_device() {
+    run_as_each_user(&program(&example("blocks.c"), C11, "talea"), &[], |output| {
+        let line = output.lines().find(|line| line.starts_with("log ran")).unwrap_or_default();
+        let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let [ran, waits] = numbers[..] else { panic!("{output}") };
+        assert!(ran >= 20 && waits > 0, "{output}");
+    });
+}
+
+#[test]
 fn an_exception_that_leaves_a_job_or_a_chooser_aborts_the_program() {
     let _bench = Bench::new("capi_throws");
     let program = compiled("app_throws", CPP17);
