@@ -39,6 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use talea_core::Monotonic;
 use talea_core::engine::TaskId;
+use talea_core::mutate;
 
 const NONE: u8 = 0;
 const REPORTED: u8 = 1;
@@ -80,7 +81,7 @@ impl SuspensionState {
             return false;
         }
         self.0.store(RESUMED, Ordering::Release);
-        true
+        mutate!("exec-suspension-end", true, false)
     }
 
     /// Returns what a report of the worker means. `was_suspended` says whether a step has read the
@@ -152,7 +153,7 @@ impl Suspended {
     }
 
     fn report(&self) {
-        let cpu = self.slot().cpu.load(std::sync::atomic::Ordering::Acquire) as usize;
+        let cpu = self.slot().cpu.load(Ordering::Acquire) as usize;
         self.shared.cpus[cpu].mailbox.post_completion(self.task, &self.shared.slots);
     }
 }

@@ -6,6 +6,7 @@
 //! During other waits the engine sees a job that computes.
 
 use std::cell::Cell;
+use talea_core::mutate;
 
 /// Use of the CPU of a job while the job waits for a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +49,9 @@ pub(crate) fn begin_job(cpu: DeviceWait) {
 /// [`Version::waits`]: crate::Version::waits
 pub fn wait_for_device<T>(wait: impl FnOnce() -> T) -> T {
     match CURRENT.try_with(Cell::get) {
-        Ok(DeviceWait::Free) => talea_exec::suspend_job(wait),
+        Ok(DeviceWait::Free) => {
+            mutate!("runtime-wait-free", talea_exec::suspend_job(wait), wait())
+        }
         _ => wait(),
     }
 }

@@ -384,7 +384,11 @@ impl Planned {
         let load = Load {
             arrivals: self.arrivals.clone(),
             explicit_tokens: true,
-            sleeps_with_cpu: self.waits.contains(&DeviceWait::Hold),
+            sleeps_with_cpu: mutate!(
+                "runtime-wait-hold",
+                self.waits.contains(&DeviceWait::Hold),
+                false
+            ),
             ..Load::default()
         };
         let body: JobBody<'_> = Box::new(|job, _| {

@@ -33,8 +33,9 @@
 //! - P5. Without priorities that the run controls, gates are the only means: each preempted worker
 //!   is stopped.
 //!
-//! Absent on purpose: workers that block within a job without reporting it. The kernel then runs
-//! the next one, which may be a preempted one on a root with one CPU.
+//! Absent on purpose: workers that block within a job without reporting it
+//! ([`suspension`](crate::suspension)). The kernel then runs the next one, which may be a preempted
+//! one on a root with one CPU, unless the load says that the worker sleeps with its CPU.
 //!
 //! [`Engine::preemption_levels`]: talea_core::engine::Engine::preemption_levels
 
@@ -157,7 +158,9 @@ impl PriorityMechanism {
     fn restore_level(&mut self, task: TaskId) -> io::Result<()> {
         let worker = &mut self.workers[task.0 as usize];
         let is_raised = std::mem::replace(&mut worker.is_raised, false);
-        if std::mem::replace(&mut worker.is_parked, false) || is_raised {
+        if std::mem::replace(&mut worker.is_parked, false)
+            || mutate!("exec-suspension-restore", is_raised, false)
+        {
             self.priorities.set_runnable(worker.thread.tid, worker.level)?;
         }
         Ok(())
@@ -299,7 +302,7 @@ impl Mechanism for PriorityMechanism {
     fn suspend(&mut self, task: TaskId) -> io::Result<()> {
         self.unlist(task);
         let (at, tid) = (task.0 as usize, self.tid(task));
-        self.priorities.set_waiting(tid)?;
+        mutate!("exec-suspension-raise", self.priorities.set_waiting(tid)?, {});
         self.workers[at].is_raised = true;
         self.workers[at].is_parked = false;
         // A step may have stopped the worker between its report and this step.

@@ -152,16 +152,19 @@ fn issue_24_the_end_of_a_wait_preempts_a_job_of_a_higher_preemption_level() {
 }
 
 #[test]
-fn issue_24_the_end_of_a_wait_does_not_preempt_a_more_urgent_job() {
+fn issue_24_a_more_urgent_job_keeps_its_cpu_at_the_end_of_a_wait_and_preempts_later() {
     let _bench = Bench::new("runtime_waits_order");
     needs_root!();
     let mut app = Application::new(real_time(Priorities::User));
     let (waits, ready, continued) =
         (Arc::new(Flag::default()), Arc::new(Flag::default()), Arc::new(Flag::default()));
+    let [preempting, was_preempted, ended] = [0; 3].map(|_| Arc::new(Flag::default()));
     let other = app.task(Task::activated("other", 1_000 * MS).priority(1));
     app.version(other, "only", {
         let (waits, ready, continued) =
             (Arc::clone(&waits), Arc::clone(&ready), Arc::clone(&continued));
+        let (preempted, was_preempted, ended) =
+            (Arc::clone(&preempting), Arc::clone(&was_preempted), Arc::clone(&ended));
         move |_| {
             let wait = || {
                 waits.set();
@@ -169,6 +172,11 @@ fn issue_24_the_end_of_a_wait_does_not_preempt_a_more_urgent_job() {
             };
             wait_for_device(wait);
             continued.set();
+            // The next job of the urgent task.
+            if poll_until(|| preempted.is_set()) {
+                was_preempted.set();
+            }
+            ended.set();
         }
     });
     let urgent = app.task(Task::activated("urgent", 1_000 * MS).priority(9));
@@ -176,7 +184,11 @@ fn issue_24_the_end_of_a_wait_does_not_preempt_a_more_urgent_job() {
     app.version(urgent, "only", {
         let (ready, continued, too_early, done) =
             (Arc::clone(&ready), Arc::clone(&continued), Arc::clone(&too_early), Arc::clone(&done));
-        move |_| {
+        let preempting = Arc::clone(&preempting);
+        move |job| {
+            if job.number > 0 {
+                return preempting.set();
+            }
             ready.set();
             compute(20 * MS);
             if continued.is_set() {
@@ -189,9 +201,12 @@ fn issue_24_the_end_of_a_wait_does_not_preempt_a_more_urgent_job() {
     assert!(running.activate(other));
     eventually("a wait", || waits.is_set());
     assert!(running.activate(urgent));
-    eventually("both jobs", || done.is_set() && continued.is_set());
+    eventually("the first urgent job", || done.is_set() && continued.is_set());
+    assert!(running.activate(urgent));
+    eventually("the other job", || ended.is_set());
     stopped(running);
     assert!(!too_early.is_set(), "the urgent job keeps the CPU");
+    assert!(was_preempted.is_set(), "the other worker has its own level again");
 }
 
 /// Declares a task whose jobs wait on the CPU that `progress` shows to be in use by another task.
