@@ -2,8 +2,12 @@
 
 use std::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
-use talea_runtime::{Application, Config, Priorities, Server, Table, Task, Version, first_cpus};
+use talea_runtime::{
+    Application, Config, DeviceWait, Priorities, Server, Table, Task, Version, first_cpus,
+    wait_for_device,
+};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -76,6 +80,54 @@ fn fork_and_join() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Device: a thread that answers requests.
+struct Device {
+    requests: Sender<()>,
+    answers: Receiver<()>,
+}
+
+impl Device {
+    fn new() -> Device {
+        let ((requests, requested), (answer, answers)) = (channel(), channel());
+        std::thread::spawn(move || requested.iter().try_for_each(|()| answer.send(())));
+        Device { requests, answers }
+    }
+
+    fn start(&self) {
+        self.requests.send(()).expect("the device lives");
+    }
+
+    fn read(&self) {
+        self.answers.recv().expect("the device lives");
+        SHOWN.fetch_add(1, Ordering::Release);
+    }
+}
+
+fn waits() -> Result<(), Box<dyn Error>> {
+    let mut app = Application::new(Config::default());
+    let left = app.task(Task::periodic("left", 5 * MS));
+    let device = Device::new();
+    let on_gpu = Version::new("gpu").cost(2 * MS).waits(6 * MS, DeviceWait::Free);
+    app.version(left, on_gpu, move |_| {
+        device.start();
+        wait_for_device(|| device.read());
+    });
+    let before = SHOWN.load(Ordering::Acquire);
+    let running = app.start()?;
+    for _ in 0..2_000 {
+        if SHOWN.load(Ordering::Acquire) > before {
+            break;
+        }
+        std::thread::sleep(5 * MS);
+    }
+    running.stop()?;
+    if SHOWN.load(Ordering::Acquire) == before {
+        Err("no answer of the device".into())
+    } else {
+        Ok(())
+    }
+}
+
 fn policy() -> Result<Application, Box<dyn Error>> {
     let priorities = Priorities::Custom { name: "edf-us", make: policy_edf_us::make };
     let mut app =
@@ -110,6 +162,7 @@ fn table() -> Result<(), Box<dyn Error>> {
 /// Runs all programs of the chapter.
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     fork_and_join()?;
+    waits()?;
     server(policy()?);
     table()
 }

@@ -226,9 +226,10 @@ impl Version {
         Version { spec: engine::Version::new(name), cost: None, wait: None }
     }
 
-    /// Sets the maximum cost of a job, alone on its CPU and including its accelerators. This is the
-    /// WCET of analysis and simulation ([`Application::describe`](crate::Application::describe)).
-    /// The runtime does not enforce the cost.
+    /// Sets the maximum cost of a job, alone on its CPU and including its accelerators, without its
+    /// declared [waits](Version::waits). This is the WCET of analysis and simulation
+    /// ([`Application::describe`](crate::Application::describe)). The runtime does not enforce the
+    /// cost.
     #[must_use]
     pub fn cost(mut self, most: Duration) -> Version {
         self.cost = Some(Cost::Constant(Work::from_ns(span(most).as_ns())));
@@ -250,7 +251,7 @@ impl Version {
     /// The runtime does not enforce the length. In models of the application
     /// ([`Application::describe`](crate::Application::describe)) each job waits once, at its start.
     /// A length of zero declares only the use of the CPU. The analysis counts
-    /// [`DeviceWait::Spin`] as cost, and has no bound for the other two.
+    /// [`DeviceWait::Spin`] as cost, and has no bound for [`DeviceWait::Hold`].
     #[must_use]
     pub fn waits(mut self, most: Duration, cpu: DeviceWait) -> Version {
         self.wait = Some((span(most), cpu));

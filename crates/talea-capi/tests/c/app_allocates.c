@@ -42,6 +42,12 @@ static talea_channel *channel;
 static uint32_t source, sink, chain;
 static uint64_t completed, activated;
 
+static int no_device(void *unused)
+{
+    (void)unused;
+    return 0;
+}
+
 static void pushes_two(void *unused)
 {
     talea_job job = TALEA_JOB_INIT;
@@ -54,6 +60,7 @@ static void pushes_two(void *unused)
     (void)talea_app_mode(app, (uint32_t)(job.number & 1));
     (void)talea_app_battery(app, job.number);
     (void)talea_app_permit(app, job.number);
+    (void)talea_job_wait(no_device, NULL);
 }
 
 static void pops_two(void *unused)
