@@ -709,13 +709,13 @@ typedef struct talea_job {
 /* Describes the job of the calling thread. -ENOENT if it runs none. */
 int talea_job_get(talea_job *job);
 
-/* Waits for a device in a job: calls wait(argument), and returns its result. The `wait` of the job's
- * version says what the CPU does meanwhile. The job continues when it is scheduled again, and keeps
- * its accelerators. `wait` should only wait, in a system call (with TALEA_WAIT_SPIN: poll): with
- * TALEA_WAIT_FREE it runs above all jobs. It repeats a call that fails with EINTR, and ends by
- * returning. With the daemon's rights the job notices the end of a wait when the job that has the
- * CPU ends or waits. In a thread that runs no job, and within another wait, the function only calls
- * `wait`. -EINVAL: `wait` is NULL. */
+/* Waits for a device in a job: calls wait(argument), and returns its result. The field `wait` of
+ * the job's version says what the CPU does meanwhile. The job continues when it is scheduled again,
+ * and keeps its accelerators. The function should only wait, in a system call (or poll, with
+ * TALEA_WAIT_SPIN): with TALEA_WAIT_FREE it runs above all jobs. It repeats a call that fails with
+ * EINTR, and ends by returning. With the daemon's rights the job notices the end of a wait when the
+ * job that has the CPU ends or waits. In a thread that runs no job, and within another wait, the
+ * call has no other effect. -EINVAL: `wait` is NULL. */
 int talea_job_wait(int (*wait)(void *argument), void *argument);
 
 /* Returns the version of the library, such as "0.1.0". */

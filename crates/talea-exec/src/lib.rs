@@ -58,6 +58,7 @@ pub mod schedule_log;
 pub mod stalls;
 mod statistics;
 pub mod suspension;
+mod suspension_state;
 #[cfg(test)]
 mod tests;
 mod watchdog;
@@ -85,5 +86,6 @@ pub use run_control::RunControl;
 pub use schedule_log::{ScheduleEvent, ScheduleLog};
 pub use stalls::Stall;
 pub use statistics::{RootStatistics, TaskStatistics};
-pub use suspension::{WorkerReport, suspend_job};
+pub use suspension::suspend_job;
+pub use suspension_state::WorkerReport;
 pub use work::{Calibration, Job, JobBody};

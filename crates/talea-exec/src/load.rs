@@ -62,7 +62,8 @@ pub struct Load {
     /// Whether jobs report the tokens that they pop and push ([`Flow`](crate::Flow)). Then `marks`
     /// has no effect.
     pub explicit_tokens: bool,
-    /// Whether the body may sleep while its job keeps the CPU: no other worker may have the CPU then.
+    /// Whether the body may sleep while its job keeps the CPU. No other worker may have the CPU
+    /// then.
     pub sleeps_with_cpu: bool,
     /// Program with its arguments, run in place of the body. The executor observes the program's
     /// jobs: the first is released at the start, and another one at each wake-up. Only valid on a

@@ -18,7 +18,7 @@
 //!   A mark without content means that an earlier read took the content of an unfinished writer.
 //! - B4. A worker is in the stack at most once: it reports a completion once, and gets the next
 //!   segment only after that was read. Reports of a suspension within a segment are in the same
-//!   stack ([`suspension`](crate::suspension), U1).
+//!   stack ([`suspension_state`](crate::suspension_state), U1).
 //! - B5. Read order: stop bit, completions, activations, conditions; a step delivers conditions
 //!   before activations, and the stop last. So a condition set before an activation, by one thread,
 //!   is delivered no later than it, and an activation before a stop no later than the stop.

@@ -1,6 +1,6 @@
 //! Job assignment of a worker, without a lock.
 
-use crate::suspension::SuspensionState;
+use crate::suspension_state::SuspensionState;
 use crate::work::{DeviceWait, Job};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use talea_core::{Monotonic, Time, Work};

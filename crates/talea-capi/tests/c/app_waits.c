@@ -1,4 +1,4 @@
-/* Jobs wait for devices: the declaration is checked and described, and a wait returns its result. */
+/* Jobs wait for devices: the declaration is checked and described, a wait returns its result. */
 #include "check.h"
 #include <errno.h>
 #include <string.h>

@@ -13,7 +13,7 @@ use super::cpu_state::Assignment;
 use crate::device_holds::DeviceHold;
 use crate::mechanism::Mechanism;
 use crate::record::Log;
-use crate::suspension::WorkerReport;
+use crate::suspension_state::WorkerReport;
 use crate::work::DeviceWait;
 use std::sync::Arc;
 use talea_core::engine::{Cpu, Event, Handled, TaskId};

@@ -9,7 +9,7 @@
 
 use super::{Deferred, Mechanism};
 use crate::lost_time::{LostTime, LostTimes};
-use crate::suspension::WorkerReport;
+use crate::suspension_state::WorkerReport;
 use crate::work::Job;
 use talea_core::engine::{Cpu, TaskId};
 use talea_core::{Span, Time, Work};

@@ -2,7 +2,7 @@
 
 use super::freeze::{Freezable, Freeze, StoppedTime};
 use super::{Deferred, Mechanism, PriorityMechanism};
-use crate::suspension::WorkerReport;
+use crate::suspension_state::WorkerReport;
 use crate::work::Job;
 use std::io;
 use talea_core::engine::{Cpu, TaskId};

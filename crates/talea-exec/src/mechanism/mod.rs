@@ -18,7 +18,7 @@ pub(crate) use mixed::Mixed;
 pub(crate) use priority::{PriorityMechanism, WorkerThread};
 
 use crate::root_shared::{PriorityMap, RootShared};
-use crate::suspension::WorkerReport;
+use crate::suspension_state::WorkerReport;
 use crate::work::Job;
 use talea_core::engine::{Cpu, TaskId};
 use talea_core::{Span, Time, Work};
@@ -75,8 +75,9 @@ pub trait Mechanism {
     /// the next segment, or will wait when it next runs.
     fn complete(&mut self, task: TaskId) -> Result<(), Self::Error>;
 
-    /// Returns what a report of the worker of `_task` means. `_is_suspended` says whether an earlier
-    /// report was [`WorkerReport::Suspended`], and none since then [`WorkerReport::Resumed`].
+    /// Returns what a report of the worker of `_task` means. `_is_suspended` says whether an
+    /// earlier report was [`WorkerReport::Suspended`], and none since then
+    /// [`WorkerReport::Resumed`].
     fn read_report(&mut self, _task: TaskId, _is_suspended: bool) -> WorkerReport {
         WorkerReport::Ended
     }

@@ -41,7 +41,7 @@
 
 use super::{Deferred, Mechanism};
 use crate::root_shared::{PriorityControl, PriorityMap, RootShared};
-use crate::suspension::WorkerReport;
+use crate::suspension_state::WorkerReport;
 use crate::work::Job;
 use std::io;
 use std::sync::Arc;
