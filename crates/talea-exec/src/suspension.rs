@@ -6,7 +6,7 @@
 //! when the engine dispatches its job again. A suspension of known length is an action of a job
 //! program instead.
 //!
-//! The states and invariants are in [`suspension_state`](crate::suspension_state).
+//! The states and invariants are in `suspension_state.rs`.
 //!
 //! During the wait the worker has a priority above all workers. Otherwise a running worker of a
 //! higher level would delay the end of the wait, although the job that waits may be more urgent.
