@@ -3,11 +3,11 @@
 //! The devices are other jobs or threads, so that a wait ends exactly when the test says so.
 
 use crate::timed::compute;
-use crate::{MS, stopped};
+use crate::{MS, stopped, user};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root};
+use talea_kernel_tests::{Bench, Daemon, config, eventually, kernel, needs, needs_root};
 use talea_runtime::{
     Application, Config, DeviceWait, Priorities, Rights, Task, TaskId, Version, wait_for_device,
 };
@@ -297,6 +297,42 @@ fn issue_24_jobs_with_many_waits_complete_on_one_cpu_and_on_two() {
         let jobs: u64 = report.tasks.iter().map(|task| task.jobs).sum();
         assert_eq!(3 * jobs, waits.load(Ordering::Relaxed), "{report:?}");
     }
+}
+
+#[test]
+fn issue_24_a_less_urgent_job_runs_during_a_free_wait_with_the_rights_of_the_daemon() {
+    const NAME: &str =
+        "waits::issue_24_a_less_urgent_job_runs_during_a_free_wait_with_the_rights_of_the_daemon";
+    if !user::is_it() {
+        needs_root!();
+        let bench = Bench::new("runtime_waits_granted");
+        let daemon = Daemon::start(&bench, &config::open());
+        user::must_pass(&bench, NAME, Some(daemon.socket()));
+        return;
+    }
+    let mut config =
+        Config { rights: Rights::Daemon, require_real_time: true, ..Config::default() };
+    config.priorities = Priorities::User;
+    config.daemon.plugin = Some("fp".to_owned());
+    let mut app = Application::new(config);
+    let (waits, others) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let urgent = app.task(Task::periodic("urgent", 20 * MS).priority(9));
+    app.version(urgent, "only", {
+        let (waits, others) = (Arc::clone(&waits), Arc::clone(&others));
+        move |_| {
+            let before = others.load(Ordering::Acquire);
+            let is_other = || others.load(Ordering::Acquire) > before;
+            assert!(wait_for_device(|| sleep_until(is_other)), "no other job has the CPU");
+            waits.fetch_add(1, Ordering::AcqRel);
+        }
+    });
+    let other = app.task(Task::periodic("other", 5 * MS).priority(1));
+    app.version(other, "only", move |_| _ = others.fetch_add(1, Ordering::AcqRel));
+    let running = app.start().expect("it can be run");
+    eventually("waits", || waits.load(Ordering::Acquire) >= 20);
+    let (_, report) = stopped(running);
+    assert!(report.is_real_time, "{report:?}");
+    assert_eq!((report.rights, report.tasks[0].panics), (Rights::Daemon, 0), "{report:?}");
 }
 
 #[test]
