@@ -1,6 +1,6 @@
 //! Inputs and effects of a deployment.
 
-use crate::generation::{Command, Generation, Governed};
+use crate::generation::{Command, Generation, TaskSpec};
 pub use crate::ids::{EffectNumber, Errno, ProcessId, RequestId, SettingKind, ThreadId};
 use crate::inactive::Inactive;
 use crate::record::Record;
@@ -144,17 +144,8 @@ pub enum Effect {
     Store(Box<Record>),
     /// Observes the computer, after all earlier effects.
     Observe,
-    /// Starts a program.
-    Start {
-        /// Name of the task.
-        task: String,
-        /// Command of the program.
-        command: Command,
-        /// Attributes of its first thread.
-        attr: Attr,
-        /// Root that it governs, if it is a governor.
-        governed: Option<Governed>,
-    },
+    /// Starts the program of this task.
+    Start(Box<TaskSpec>),
     /// Stops a program.
     Stop {
         /// First process of the program.

@@ -309,8 +309,7 @@ impl Deployment {
         if is_waiting || mutate!("deploy-inactive", state.inactive.is_some(), false) {
             return;
         }
-        let TaskSpec { name: task, command, governed, .. } = spec.clone();
-        let start = self.emit(Effect::Start { task, command, attr: spec.attr, governed });
+        let start = self.emit(Effect::Start(Box::new(spec.clone())));
         self.starts.insert(spec.name.clone(), start);
         self.tasks[index].order_start(start, now);
     }

@@ -102,7 +102,7 @@ impl Driver {
     /// Returns the CPUs of the generation in force.
     fn cpus(&self) -> CpuSet {
         let in_force = self.machine.in_force();
-        let roots = in_force.into_iter().flat_map(|generation| generation.roots());
+        let roots = in_force.into_iter().flat_map(Generation::roots);
         roots.fold(CpuSet::EMPTY, |all, root| all.union(&root.cpus))
     }
 
@@ -285,9 +285,7 @@ impl Driver {
                 self.observe(number);
                 Ok(())
             }
-            Effect::Start { task, command, attr, governed } => {
-                self.programs.start(&task, &command, &attr, governed.as_ref())
-            }
+            Effect::Start(task) => self.programs.start(&task),
             Effect::Stop { process, signal } => {
                 self.programs.stop(process, signal);
                 Ok(())

@@ -34,10 +34,10 @@ use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
-use talea_core::{Attr, CpuSet, mutate};
+use talea_core::{CpuSet, mutate};
 use talea_deploy::input::{Errno, Exit, Program, StopSignal, Thread};
 use talea_deploy::text::Instance;
-use talea_deploy::{Command, FileHash, Governed, ProcessId, Role, mechanism};
+use talea_deploy::{FileHash, Governed, ProcessId, Role, TaskSpec, mechanism};
 use talea_os::cgroup::handover;
 use talea_os::cgroup::program_group::{self, ProgramGroup};
 use talea_os::files::check_trusted;
@@ -208,16 +208,11 @@ impl Programs {
         })
     }
 
-    /// Starts a program. `governed` is what it governs if it is a governor.
-    pub(crate) fn start(
-        &mut self,
-        task: &str,
-        command: &Command,
-        attr: &Attr,
-        governed: Option<&Governed>,
-    ) -> Result<(), Errno> {
-        self.try_start(task, command, attr, governed).map_err(|error| {
-            log(&format!("{task}: {} was not started: {error}", command.words.join(" ")));
+    /// Starts the program of a task.
+    pub(crate) fn start(&mut self, task: &TaskSpec) -> Result<(), Errno> {
+        self.try_start(task).map_err(|error| {
+            let TaskSpec { name, command, .. } = task;
+            log(&format!("{name}: {} was not started: {error}", command.words.join(" ")));
             let number = error.raw_os_error().or(match error.kind() {
                 io::ErrorKind::NotFound => Some(rustix::io::Errno::NOENT.raw_os_error()),
                 _ => None,
@@ -226,17 +221,12 @@ impl Programs {
         })
     }
 
-    fn try_start(
-        &mut self,
-        task: &str,
-        command: &Command,
-        attr: &Attr,
-        governed: Option<&Governed>,
-    ) -> io::Result<()> {
+    fn try_start(&mut self, task: &TaskSpec) -> io::Result<()> {
+        let command = &task.command;
         let user = command.user.as_deref().unwrap_or("root");
         let account = users::account(user)?
             .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no account {user}")))?;
-        let words = match governed {
+        let words = match &task.governed {
             Some(governed) => self.governor_words(governed)?,
             None => command.words.iter().map(Into::into).collect(),
         };
@@ -244,12 +234,12 @@ impl Programs {
         // No other program of this boot has had the name.
         let name = format!("{}-{}", clock::now().as_ns(), std::process::id());
         let path = match command.role {
-            Role::Governed(cpus) => self.group_of_governed(task, &cpus),
+            Role::Governed(cpus) => self.group_of_governed(&task.name, &cpus),
             Role::Linux | Role::Governor(_) => self.group.join(&name),
         };
         let mut instance = Instance {
             boot: self.boot.clone(),
-            task: task.to_owned(),
+            task: task.name.clone(),
             command: command.clone(),
             group: path.display().to_string(),
             process: None,
@@ -257,7 +247,7 @@ impl Programs {
         };
         let file = self.directory.join(&name);
         write(&file, &instance.to_text()).map_err(io::Error::other)?;
-        let (group, child) = self.start_in(&path, &program, task, command).inspect_err(|_| {
+        let (group, child) = self.start_in(&path, &program, task).inspect_err(|_| {
             if !self.is_of_governed_task(&path) {
                 let _ = ProgramGroup::at(&path).remove();
             }
@@ -284,7 +274,7 @@ impl Programs {
         let process = id_of(&handle);
         if command.role == Role::Linux {
             // An error comes back by the next inspection, which sets the attributes again.
-            let _ = attributes::set_all(handle.pid(), attr);
+            let _ = attributes::set_all(handle.pid(), &task.attr);
         }
         instance.process = Some(process);
         self.write(&name, &instance);
@@ -298,12 +288,11 @@ impl Programs {
         &self,
         path: &Path,
         program: &launch::Program,
-        task: &str,
-        command: &Command,
+        task: &TaskSpec,
     ) -> io::Result<(ProgramGroup, Child)> {
         let variables = &[("NOTIFY_SOCKET", self.notify.as_os_str())];
-        let detached = Detached { name: task, variables };
-        let rights = match command.role {
+        let detached = Detached { name: &task.name, variables };
+        let rights = match task.command.role {
             Role::Governed(cpus) => return start_frozen(path, program, &detached, &cpus),
             Role::Linux => SchedulingRights::Dropped,
             Role::Governor(_) => SchedulingRights::Kept,

@@ -34,7 +34,7 @@ fn d3_an_unchanged_task_is_not_touched_by_apply_and_rollback() {
     assert_eq!(world.only("a"), a);
     assert_eq!(world.running("c").count(), 0);
     let of_a = world.changes.iter().filter(|effect| match effect {
-        Effect::Start { task, .. } => task == "a",
+        Effect::Start(task) => task.name == "a",
         Effect::Stop { process, .. } => *process == a,
         Effect::Set { thread, .. } => thread.tid == a.pid,
         _ => false,

@@ -22,7 +22,7 @@ fn d23_a_governed_root_gets_a_governor_and_no_attribute_of_its_programs_is_set()
         .changes
         .iter()
         .filter_map(|effect| match effect {
-            Effect::Start { task, governed, .. } => Some((task.as_str(), governed.as_ref())),
+            Effect::Start(task) => Some((task.name.as_str(), task.governed.as_ref())),
             _ => None,
         })
         .collect();
@@ -193,29 +193,24 @@ fn d23_a_generation_whose_governor_does_not_fit_is_invalid() {
         Generation::new(1, valid.hash(), roots.clone(), tasks, report.clone(), false)
     };
     assert_eq!(remade(valid.tasks().to_vec()).map(Arc::new), Ok(valid.clone()));
-    let at = |name: &str| valid.tasks().iter().position(|task| task.name == name).expect("a task");
-    let governor = at(GOVERNOR);
-    let wrong: Vec<(&str, Box<dyn Fn(&mut Vec<TaskSpec>)>)> = vec![
-        ("a", Box::new(move |tasks| drop(tasks.remove(governor)))),
-        ("a", Box::new(|tasks| tasks[0].command.role = Role::Governed(CpuSet::single(0)))),
-        ("a", Box::new(|tasks| tasks[0].governed = tasks[3].governed.clone())),
-        (GOVERNOR, Box::new(|tasks| drop(tasks.remove(1)))),
-        (GOVERNOR, Box::new(move |tasks| tasks[governor].governed = None)),
-        (GOVERNOR, Box::new(move |tasks| tasks[governor].root = 0)),
-        (GOVERNOR, Box::new(move |tasks| drop(tasks[governor].command.words.pop()))),
-        (GOVERNOR, Box::new(|tasks| tasks[1].command.role = Role::Linux)),
-        (
-            GOVERNOR,
-            Box::new(move |tasks| {
-                let governed = tasks[governor].governed.as_mut().expect("a governor");
-                governed.system.push('x');
-            }),
-        ),
+    // The tasks are a, b, c and the governor.
+    const LAST: usize = 3;
+    assert_eq!(valid.tasks()[LAST].name, GOVERNOR);
+    let wrong: [fn(&mut Vec<TaskSpec>); 9] = [
+        |tasks| drop(tasks.remove(LAST)),
+        |tasks| drop(tasks.remove(1)),
+        |tasks| tasks[0].command.role = Role::Governed(CpuSet::single(0)),
+        |tasks| tasks[1].command.role = Role::Linux,
+        |tasks| tasks[0].governed = tasks[LAST].governed.clone(),
+        |tasks| tasks[LAST].governed = None,
+        |tasks| tasks[LAST].root = 0,
+        |tasks| drop(tasks[LAST].command.words.pop()),
+        |tasks| tasks[LAST].governed.as_mut().expect("a governor").system.push('x'),
     ];
-    for (name, change) in wrong {
+    for (number, change) in wrong.into_iter().enumerate() {
         let mut tasks = valid.tasks().to_vec();
         change(&mut tasks);
-        let found = remade(tasks).expect_err(name);
-        let InvalidGeneration::Ungoverned(_) = found else { panic!("{name}: {found}") };
+        let found = remade(tasks).expect_err("a wrong generation");
+        assert!(matches!(found, InvalidGeneration::Ungoverned(_)), "{number}: {found}");
     }
 }

@@ -25,7 +25,7 @@ fn machine() -> (Deployment, Monotonic) {
 fn changes(machine: &mut Deployment) -> Vec<(EffectNumber, Effect)> {
     let effects = std::iter::from_fn(|| machine.poll_effect());
     let is_change = |effect: &Effect| {
-        matches!(effect, Effect::Start { .. } | Effect::Stop { .. } | Effect::Set { .. })
+        matches!(effect, Effect::Start(_) | Effect::Stop { .. } | Effect::Set { .. })
     };
     effects.filter(|(_, effect)| is_change(effect)).collect()
 }
@@ -56,7 +56,7 @@ fn observe(
 fn d2_an_observation_before_a_start_starts_no_second_program() {
     let (mut machine, now) = machine();
     let started = observe(&mut machine, now, EffectNumber(0), vec![]);
-    let [(start, Effect::Start { .. })] = started[..] else { panic!("{started:?}") };
+    let [(start, Effect::Start(_))] = started[..] else { panic!("{started:?}") };
     let before = EffectNumber(start.0 - 1);
     assert_eq!(observe(&mut machine, now, before, vec![]), []);
     assert_eq!(machine.status().tasks[0].counters.failures, 0);
@@ -72,7 +72,7 @@ fn d2_an_exit_that_is_observed_again_is_one_failure() {
     observe(&mut machine, now, AFTER_ALL, vec![program(7, None)]);
     let exited = program(7, Some(Exit::Code(1)));
     let restarted = observe(&mut machine, now, AFTER_ALL, vec![exited.clone()]);
-    let [(start, Effect::Start { .. })] = restarted[..] else { panic!("{restarted:?}") };
+    let [(start, Effect::Start(_))] = restarted[..] else { panic!("{restarted:?}") };
     let before = EffectNumber(start.0 - 1);
     assert_eq!(observe(&mut machine, now, before, vec![exited.clone()]), []);
     assert_eq!(observe(&mut machine, now, AFTER_ALL, vec![exited, program(8, None)]), []);
@@ -94,7 +94,7 @@ fn d2_the_next_program_waits_for_the_processes_of_the_last_one() {
         assert_eq!(machine.status().tasks[0].counters.failures, 1);
     }
     let started = observe(&mut machine, now, AFTER_ALL, vec![]);
-    assert!(matches!(started[..], [(_, Effect::Start { .. })]), "{started:?}");
+    assert!(matches!(started[..], [(_, Effect::Start(_))]), "{started:?}");
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn condition(world: &World) -> Condition {
 }
 
 fn starts(world: &World) -> usize {
-    world.changes.iter().filter(|effect| matches!(effect, Effect::Start { .. })).count()
+    world.changes.iter().filter(|effect| matches!(effect, Effect::Start(_))).count()
 }
 
 #[test]

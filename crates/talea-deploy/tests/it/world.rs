@@ -264,12 +264,12 @@ impl World {
                 let observation = self.observation();
                 self.handle(Input::Observed(observation));
             }
-            Effect::Start { task, command, attr, .. } => {
-                self.check_start(task, command, attr);
+            Effect::Start(task) => {
+                self.check_start(task);
                 self.changes.push(effect.clone());
                 if !self.is_refused(number, 2) {
-                    let (task, command, attr) = (task.clone(), command.clone(), *attr);
-                    self.spawn(task, command, attr);
+                    let TaskSpec { name, command, attr, .. } = *task.clone();
+                    self.spawn(name, command, attr);
                 }
             }
             Effect::Stop { process, signal } => {
@@ -342,14 +342,14 @@ impl World {
     }
 
     /// Checks a start: the durable generation has the task, and no program plays it.
-    fn check_start(&self, task: &str, command: &Command, attr: &Attr) {
+    fn check_start(&self, task: &TaskSpec) {
         let generation = self.disk.in_force.as_ref().expect("a start without a generation");
-        let spec = generation.task(task).expect("a start of a removed task");
+        let spec = generation.task(&task.name).expect("a start of a removed task");
         // A delayed start may be of the generation before.
         if self.queue.iter().all(|(_, effect)| !matches!(effect, Effect::Store(_))) {
-            assert_eq!((command, attr), (&spec.command, &spec.attr));
+            assert_eq!(task, spec);
         }
-        assert_eq!(self.running(task).count(), 0, "two programs play {task}");
+        assert_eq!(self.running(&task.name).count(), 0, "two programs play {}", task.name);
     }
 
     /// Checks a set: the thread belongs to a task in force, whose value it is.

@@ -100,9 +100,8 @@ pub(super) fn of_root(root: &RootSpec, plan: &RootPlan, tasks: &[TaskSpec]) -> V
         });
         let policy = if frozen {
             format!(
-                "SCHED_RR {} while it runs, SCHED_RR {IDLE_PROGRAM_LEVEL} while it is idle, and \
-                 SCHED_FIFO 1 while it is frozen,",
-                START_LEVEL
+                "SCHED_RR {START_LEVEL} while it runs, SCHED_RR {IDLE_PROGRAM_LEVEL} while it is idle, and \
+                 SCHED_FIFO 1 while it is frozen,"
             )
         } else {
             policy_text(&task.attr)
