@@ -1,7 +1,6 @@
 //! First pass: the tree, the sporadic model of each task, and what no test covers.
 
 use super::root_model::RootModel;
-use super::suspension;
 use super::task_bound::{NoBound, Reason};
 use super::task_model::{Phasing, TaskModel, find_scheduler, read_task};
 use crate::supply::InterferenceCurve;
@@ -64,9 +63,6 @@ impl<'a> Model<'a> {
                 task_models.insert(id, model);
             }
         }
-        let suspending = suspension::models(of);
-        let suspends = !suspending.is_empty();
-        task_models.extend(suspending.into_iter().map(|(node, model)| (node, Ok(model))));
         // A task without a known model does not delay tasks of higher priority, unless it can block
         // non-preemptively, holds an accelerator, or overheads are modelled. (Resources:
         // `super::resources`.)
@@ -134,13 +130,19 @@ impl<'a> Model<'a> {
             phases_known: of.phases_known,
             has_stalls: !of.stalls.is_empty(),
             has_overheads: pays,
-            suspends,
+            suspends: false,
             dispatch_cost: 0,
             lost: of.lost,
             release_interference: Vec::new(),
         };
         model.inflate_costs(&of.overheads);
         model
+    }
+
+    /// Replaces the models of tasks that suspend themselves by models with suspensions as work.
+    pub(super) fn count_suspensions(&mut self, models: Vec<(NodeId, TaskModel)>) {
+        self.suspends = !models.is_empty();
+        self.task_models.extend(models.into_iter().map(|(node, model)| (node, Ok(model))));
     }
 
     /// Returns the limit of fixed-point iterations, if an iteration evaluates `each` curves.

@@ -11,6 +11,7 @@ use super::blocking::Blocking;
 use super::bounds::Bounds;
 use super::model::Model;
 use super::root_model::RootModel;
+use super::suspension;
 use super::whole_root::WholeRoot;
 
 /// Results of the passes before the last one.
@@ -24,6 +25,7 @@ impl<'a> Passes<'a> {
     /// Runs the passes on a root.
     pub(super) fn of(root: &RootModel<'a>) -> Passes<'a> {
         let mut model = Model::read(root);
+        model.count_suspensions(suspension::models(root));
         let whole_root = WholeRoot::of(&model);
         let blocking = Blocking::of(&model);
         model.charge_late_blocking(&blocking);

@@ -1,5 +1,5 @@
-//! Jobs that suspend themselves: flat roots by [`crate::uni::suspension`], trees with suspensions as
-//! work.
+//! Jobs that suspend themselves: flat roots by [`crate::uni::suspension`], trees with suspensions
+//! as work.
 //!
 //! # Flat roots
 //!
@@ -14,17 +14,17 @@
 //! # Trees
 //!
 //! Elsewhere suspensions count as work of the task ([`models`]). Let the supply of a level be the
-//! time that it may use. While a job of the level is pending, each instant of the supply belongs to
-//! the work of a job that is served before all others, or no such job is ready. Then a pending job
-//! is suspended, and the instant belongs to its suspension. So the jobs of a busy window account for
-//! its whole supply by at most C + S each, as if they never suspended themselves. This needs a
-//! supply that the suspensions do not reduce:
+//! time that it may use. While a job of the level is pending, each instant of the supply belongs
+//! to the work of a job that is served before all others, or no such job is ready. Then a pending
+//! job is suspended, and the instant belongs to its suspension. So the jobs of a busy window
+//! account for its whole supply by at most C + S each, as if they never suspended themselves. This
+//! needs a supply that the suspensions do not reduce:
 //!
 //! 1. Slots of a partition depend on time alone, without lending.
-//! 2. A deferrable server keeps its budget while its clients are suspended. In each period either
-//!    the clients consume the budget, or every instant that the siblings of more urgent keys leave
-//!    belongs to a client. A polling server discards its budget when its clients suspend themselves,
-//!    and the periods of sporadic servers and CBS follow their wake-ups: no test is known.
+//! 2. A deferrable server keeps its budget while its clients are suspended. In each period the
+//!    clients consume the budget, or each instant that more urgent siblings leave belongs to a
+//!    client. A polling server discards its budget when its clients suspend themselves, and the
+//!    periods of sporadic servers and CBS follow their wake-ups: no test is known.
 //!
 //! Assumptions:
 //! 1. One CPU, preemptive schedulers by fixed keys, EDF or partitions without lending, and

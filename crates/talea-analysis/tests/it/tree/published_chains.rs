@@ -1,5 +1,5 @@
-//! Bounds of chains against the formulas of the papers, on automotive sets: S. Kramer, D. Ziegenbein
-//! and A. Hamann, "Real world automotive benchmarks for free", WATERS 2015.
+//! Bounds of chains against the formulas of the papers, on automotive sets: S. Kramer,
+//! D. Ziegenbein and A. Hamann, "Real world automotive benchmarks for free", WATERS 2015.
 //!
 //! The formulas and the schedule below share no code with the crate. One root is one ECU with
 //! rate-monotonic keys. All tasks arrive first at time zero, and D = T.
