@@ -124,7 +124,8 @@ const GOVERNOR_MAX_BACKOFF: Span = Span::from_ns(10_000_000_000);
 
 impl TaskSpec {
     /// Returns the governor of root number `root`. Its words are the name of the program, the root,
-    /// its CPUs and its tasks; the driver has its command line. It restarts without a limit of attempts.
+    /// its CPUs and its tasks; the driver has its command line. It restarts without a limit of
+    /// attempts.
     pub fn governor(root: usize, governed: Governed) -> TaskSpec {
         let name = "talea-governor".to_owned();
         let first = [name, governed.root.clone(), governed.cpus.to_string()];

@@ -326,4 +326,6 @@ pub enum FailureCause {
     NotStarted(Option<Errno>),
     /// The program was not ready in time.
     NotReady,
+    /// The governed program has left its CPUs again and again.
+    LeftCpus,
 }

@@ -8,7 +8,8 @@
 //! 3. A task starts its program if no program of its name runs, stops or is on its way, and no
 //!    process of an ended one is left.
 //! 4. The threads of a program that plays an active task have the task's attributes. Those of a
-//!    governed task have its CPUs: the governor sets their policies.
+//!    governed task have its CPUs: the governor sets their policies. A governed program whose CPUs
+//!    are contended has failed, and is killed.
 //! 5. A governed program must be ready in time from the readiness of its governor on. Before, it is
 //!    frozen.
 //!
@@ -207,6 +208,7 @@ impl Deployment {
             Role::Governed(_) => mutate!("deploy-governed", &[SettingKind::Cpus], &KINDS),
             Role::Governor(_) => &[],
         };
+        let mut has_left = false;
         let mut old = std::mem::take(&mut self.tasks[index].threads);
         for thread in &program.threads {
             let mut state = old.remove(&thread.id).unwrap_or_default();
@@ -224,11 +226,17 @@ impl Deployment {
                 if let Action::Set { is_last: true } | Action::Repair { is_last: true } = action {
                     let (task, thread) = (spec.name.clone(), thread.id);
                     self.report(Event::Contended { task, thread, kind });
+                    has_left |= matches!(spec.command.role, Role::Governed(_));
                 }
                 let set = self.emit(Effect::Set { thread: thread.id, setting });
                 state.value(kind).pending = Some(set);
             }
             self.tasks[index].threads.insert(thread.id, state);
+        }
+        // On another CPU it takes time from programs that its governor does not know.
+        if mutate!("deploy-left-cpus", has_left, false) {
+            self.fail(index, spec, FailureCause::LeftCpus, now);
+            self.stop(program.process, Span::ZERO, seen, now);
         }
     }
 

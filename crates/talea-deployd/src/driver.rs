@@ -56,8 +56,7 @@ pub(crate) struct Driver {
     next_request: u64,
     inputs: VecDeque<Input>,
     /// Number of reports of foreign processes, and the time of the last line about them.
-    ignored: u64,
-    ignored_logged: Option<Monotonic>,
+    ignored: (u64, Option<Monotonic>),
 }
 
 impl Driver {
@@ -89,8 +88,7 @@ impl Driver {
             asked: BTreeMap::new(),
             next_request: 0,
             inputs: VecDeque::new(),
-            ignored: 0,
-            ignored_logged: None,
+            ignored: (0, None),
         })
     }
 
@@ -199,14 +197,14 @@ impl Driver {
     /// Ignores the report of a foreign process. Every user may send, so most are only counted.
     fn ignore_report(&mut self, pid: talea_os::Tid) {
         let now = clock::now();
-        self.ignored += 1;
-        if self.ignored_logged.is_none_or(|at| now.saturating_since(at) >= IGNORED_PERIOD) {
+        let (count, logged) = &mut self.ignored;
+        *count += 1;
+        if logged.is_none_or(|at| now.saturating_since(at) >= IGNORED_PERIOD) {
             log(&format!(
                 "process {pid} is no program of the deployment: its report of readiness is ignored \
-                 ({} so far)",
-                self.ignored
+                 ({count} so far)"
             ));
-            self.ignored_logged = Some(now);
+            *logged = Some(now);
         }
     }
 

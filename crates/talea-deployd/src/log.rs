@@ -87,5 +87,6 @@ fn cause_text(cause: &FailureCause) -> String {
         }
         FailureCause::NotStarted(None) => "was not started".to_owned(),
         FailureCause::NotReady => "was not ready in time".to_owned(),
+        FailureCause::LeftCpus => "left its CPUs again and again, and is killed".to_owned(),
     }
 }

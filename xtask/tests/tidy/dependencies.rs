@@ -367,8 +367,8 @@ const LINKED_AS_ROOT: [&str; 13] = [
 ];
 
 /// Packages of others that the daemon of deployments links. It reads its own files and the requests
-/// of root, all of them JSON.
-const LINKED_IN_DEPLOYD: [&str; 12] = [
+/// of root, all of them JSON, and the answers of `talead`.
+const LINKED_IN_DEPLOYD: [&str; 14] = [
     "bitflags",
     "itoa",
     "lexopt",
@@ -380,6 +380,8 @@ const LINKED_IN_DEPLOYD: [&str; 12] = [
     "serde",
     "serde_core",
     "serde_json",
+    "thiserror",
+    "zerocopy",
     "zmij",
 ];
 

@@ -413,12 +413,14 @@ fn d26_a_deployment_that_would_break_a_grant_is_refused_with_the_grant() {
     let mut held = talea(&scratch);
     held.args(["run", "--socket", &socket, "--plugin", "rm", "--cpus", "0"]);
     held.args(["--period", "100ms", "--runtime", "5ms", "--", "sleep", "1000"]);
-    let mut held = held.spawn().expect("a child");
+    let mut held = held.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a child");
     talea_kernel_tests::eventually("the plan names the grant", || {
         let refused = plan(&scratch, &steady(), &options);
         refused.code == Some(3) && refused.out.contains("it would break a grant on its CPUs: spec")
     });
-    held.kill().expect("our child");
+    // `talea run` passes it on to its program.
+    let pid = rustix::process::Pid::from_child(&held);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("our child");
     held.wait().expect("our child");
     talea_kernel_tests::eventually("nothing is in the way", || {
         plan(&scratch, &steady(), &options).code == Some(0)

@@ -346,9 +346,9 @@ pub fn refusal_sentence(refusal: &Refusal) -> String {
              remove"
                 .to_owned()
         }
-        Refusal::Governor { task } => format!(
-            "{task} is a governor, without which its programs are frozen or ordinary; drain them"
-        ),
+        Refusal::Governor { task } => {
+            format!("{task} is a governor; drain the tasks of its root, which need it")
+        }
         Refusal::UnknownTask { task } => {
             format!("no task has the name {task}; talea deploy status lists the tasks")
         }

@@ -3,7 +3,7 @@
 use crate::world::{GOVERNOR, World, fifo, generation, generation_with, governed, ms, task};
 use std::sync::Arc;
 use talea_core::CpuSet;
-use talea_deploy::input::{Exit, Refusal, StopSignal};
+use talea_deploy::input::{Exit, FailureCause, Refusal, StopSignal};
 use talea_deploy::{
     Difference, Effect, Event, Generation, Governed, InvalidGeneration, Request, Role, TaskSpec,
 };
@@ -63,6 +63,35 @@ fn d24_a_frozen_program_is_not_late_and_its_time_begins_with_the_governor() {
     world.run(ms(11_000));
     assert!(failures(&world, "a") >= 1);
     assert_eq!(world.difference(), None);
+}
+
+#[test]
+fn d23_a_program_that_leaves_its_cpus_again_and_again_is_killed() {
+    for is_each_time_new in [true, false] {
+        let mut world = World::new(1);
+        world.apply(&generation(1, two()), None);
+        world.run(ms(500));
+        let (runaway, other) = (world.only("a"), world.only("b"));
+        world.programs.get_mut(&runaway).expect("it runs").ignores_terminate = true;
+        let mut rounds = 0;
+        while world.programs.contains_key(&runaway) {
+            assert!(rounds < 40, "it is never killed");
+            let threads = &mut world.programs.get_mut(&runaway).expect("it runs").threads;
+            for attr in threads.values_mut() {
+                attr.cpus = CpuSet::single(1);
+            }
+            // Before the machine has seen the value that it set, or after that.
+            world.run(ms(if is_each_time_new { 100 } else { 250 }));
+            rounds += 1;
+        }
+        world.run(ms(1_000));
+        assert_eq!((world.difference(), world.only("b")), (None, other));
+        let left = |event: &&Event| {
+            let Event::Failure { task, cause, .. } = event else { return false };
+            task == "a" && *cause == FailureCause::LeftCpus
+        };
+        assert_eq!(world.events.iter().filter(left).count(), 1);
+    }
 }
 
 #[test]

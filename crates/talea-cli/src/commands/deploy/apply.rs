@@ -13,8 +13,9 @@ use talea_study::output::{colored, print};
 
 /// Put a system in force.
 ///
-/// Plans first, and is refused exactly as talea deploy plan is. Then talea-deployd stores the generation, starts the programs that are new or
-/// differ, and keeps them in force. A task that is equal in both generations is not touched.
+/// Plans first, and is refused exactly as talea deploy plan is. Then talea-deployd stores the
+/// generation, starts the programs that are new or differ, and keeps them in force. A task that is
+/// equal in both generations is not touched.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: talea deploy apply system.toml --confirm 60s")]
 pub(super) struct ApplyArgs {

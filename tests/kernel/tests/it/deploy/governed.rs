@@ -13,7 +13,7 @@ use talea_core::{CpuSet, Monotonic};
 use talea_deploy::text::message::{Ask, ConditionText};
 use talea_deploy::{Governed, Role, RootSpec, TaskSpec};
 use talea_kernel_tests::deployd::{Deployd, apply_on, task};
-use talea_kernel_tests::{Bench, Runs, eventually, needs, needs_root};
+use talea_kernel_tests::{Bench, Runs, eventually, kernel, needs, needs_root};
 use talea_os::cgroup::Cgroup;
 
 /// Tasks whose programs always want the CPU, with their users.
@@ -170,6 +170,32 @@ fn d23_a_program_without_a_governor_executes_no_instruction() {
     deployd.change(&sound);
     assert_eq!(pids(&deployd), frozen);
     is_kept(&measured(&deployd));
+}
+
+#[test]
+fn d23_a_program_that_leaves_its_cpu_again_and_again_is_killed() {
+    needs_root!();
+    needs!("two CPUs, cgroup v2 and its perf events", is_possible());
+    let bench = Bench::new("deploy-escape");
+    let deployd = Deployd::start(&bench);
+    let Ask::Apply { generation, .. } = request(SYSTEM, &hogs(&bench), None) else {
+        panic!("an apply")
+    };
+    let other = kernel::cpus().iter().find(|&other| other != cpu()).expect("two CPUs");
+    let mut tasks = generation.generation.tasks().to_vec();
+    let runaway = tasks.iter_mut().find(|task| task.name == "first").expect("a task");
+    let script = format!("while :; do taskset -cp {other} $$ >/dev/null; done");
+    runaway.command.words = vec!["sh".to_owned(), "-c".to_owned(), script];
+    runaway.health.restart.attempts = 0;
+    let root = generation.generation.roots()[0].clone();
+    deployd.change(&apply_on(root, &tasks, None));
+    let beside = deployd.running("second");
+    deployd.wait_for("first", ConditionText::Failed);
+    assert!(deployd.log().contains("left its CPUs again and again"), "{}", deployd.log());
+    eventually("no process of it is left", || {
+        deployd.instances().iter().all(|of| of.task != "first")
+    });
+    assert_eq!(deployd.running("second"), beside);
 }
 
 #[test]
