@@ -669,7 +669,7 @@ pub enum ForeignCall {
         spec: SpecId,
         /// The task.
         task: talea_proto::Task,
-        /// CPU of the placement; `None` for a whole root domain.
+        /// CPU of the placement; `None` for a whole root domain, or all CPUs of the plugin.
         cpu: Option<u32>,
         /// CPUs of the thread.
         cpus: CpuSet,

@@ -32,14 +32,31 @@ fn demo(arguments: &[&str]) -> (std::process::ExitStatus, Value, String) {
     (output.status, json, errors)
 }
 
+/// Maximum number of demonstrations until one is conclusive.
+const ATTEMPTS: u32 = 5;
+/// CPU time that the job declares.
+const RUNTIME_NS: u64 = 4_000_000;
+
+/// Whether no job needed more CPU time than it declares. The daemon takes the priority from a
+/// thread that does, and on a loaded machine the same work takes longer.
+fn is_conclusive(answer: &Value) -> bool {
+    let runs = answer["runs"].as_array().expect("runs");
+    runs[1..].iter().all(|run| run["most_computed_ns"].as_u64().is_some_and(|ns| ns < RUNTIME_NS))
+}
+
 #[test]
 fn r5_the_same_job_runs_three_times_and_nothing_is_left_behind() {
     needs!("root", rustix::process::geteuid().is_root());
     let out = std::env::temp_dir().join(format!("talea-demo-test-{}", std::process::id()));
     let place = out.to_str().expect("a plain path");
-    let (status, answer, errors) =
-        demo(&["--seconds", "1", "--load", "1", "--json", "--out", place]);
-    assert!(status.success(), "{errors}\n{answer:#}");
+    let arguments = ["--seconds", "1", "--load", "1", "--json", "--out", place];
+    let answer = (0..ATTEMPTS)
+        .find_map(|_| {
+            let (status, answer, errors) = demo(&arguments);
+            assert!(status.success(), "{errors}\n{answer:#}");
+            is_conclusive(&answer).then_some(answer)
+        })
+        .expect("one demonstration whose jobs keep their declaration");
 
     assert_eq!(answer["complete"], true, "{answer:#}");
     assert_eq!(answer["left_behind"].as_array().map(Vec::len), Some(0), "{answer:#}");

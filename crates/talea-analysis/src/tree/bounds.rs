@@ -113,14 +113,20 @@ impl<'m> Bounds<'m> {
         } else {
             self.bound_on_one_cpu(node)
         };
-        let found = found.map_err(|no| match no.reason {
+        let found = found.map_err(|no| self.without_overload(no));
+        self.responses.insert(node, Some(found.clone()));
+        found
+    }
+
+    /// Replaces an overload where suspensions count as work: then the demand is not known to exceed
+    /// the supply.
+    fn without_overload(&self, no: NoBound) -> NoBound {
+        match no.reason {
             Reason::Overload if self.model.suspends => {
                 NoBound { reason: Reason::Insufficient, ..no }
             }
             _ => no,
-        });
-        self.responses.insert(node, Some(found.clone()));
-        found
+        }
     }
 
     fn bound_on_one_cpu(&mut self, node: NodeId) -> Result<Span, NoBound> {
@@ -166,6 +172,7 @@ impl<'m> Bounds<'m> {
         bound: Result<Span, NoBound>,
         of: (TestKind, &'static TestInfo),
     ) {
+        let bound = bound.map_err(|no| self.without_overload(no));
         self.responses.insert(node, Some(bound));
         self.provenances.insert(node, of);
     }

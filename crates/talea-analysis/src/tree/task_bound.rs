@@ -77,8 +77,9 @@ pub enum Reason {
     /// No test known: a graph activates the task, and the root is not flat, or the activation may
     /// not complete before the next one.
     Graph,
-    /// No test known: jobs suspend themselves, in a root that is not flat and preemptive by fixed
-    /// keys or EDF, or beside resources, graphs, curves, sections, overheads or stalls.
+    /// No test known: jobs suspend themselves below a server that is not deferrable and directly
+    /// below fixed keys, below partitions that lend, without preemption, or beside resources,
+    /// graphs, curves, sections, overheads or stalls.
     Suspension,
     /// No test known: jobs wait for accelerators, in a root that is not flat or without
     /// inheritance.
@@ -207,7 +208,7 @@ impl Reason {
                 "a root of its own for the graph, or a `period` instead of the channels"
             }
             Reason::Suspension => {
-                "a preemptive root with `fp`, `rm`, `dm` or `edf` directly above the task, or `server = \"deferrable\"` for all servers"
+                "preemptive schedulers, `server = \"deferrable\"` for servers, which are directly below `fp`, `rm` or `dm`, and `lending = false` for partitions"
             }
             Reason::Resources => {
                 "`protocol = \"ceiling\"`, with the tasks directly below a root with fixed keys or `edf`"
@@ -231,7 +232,9 @@ impl Reason {
                 "an `affinity` of one CPU for each task, or a preemptive root with `edf` or fixed keys and free migration"
             }
             Reason::JitterOrLateDeadlines => "deadlines up to the period, without jitter",
-            Reason::Insufficient => "smaller costs, or an `affinity` of one CPU for each task",
+            Reason::Insufficient => {
+                "smaller costs, shorter suspensions, or on several CPUs an `affinity` of one CPU for each task"
+            }
             Reason::Limit => "fewer tasks, or periods with smaller common multiples",
             Reason::Accelerators => {
                 "smaller costs, or `inheritance = true` in a root with `fp`, `rm`, `dm`, `edf` or `fifo` directly above all tasks"

@@ -9,7 +9,8 @@
 //! | answer | bounds |
 //! | --- | --- |
 //! | verdict | 1, 0 or -1 |
-//! | CPU | one of those of the call, or all CPUs of the instance |
+//! | CPU | one of those of the call |
+//! | CPU of FIFO and RR | also all CPUs of the instance, unless it outranks `rm` |
 //! | CPU in the deadline class over a root domain | all of them |
 //! | level | the band of the instance; no level in the deadline class |
 //! | runtime Q^a | Q ≤ Q^a ≤ Q^d; in the deadline class also 1024 ns ≤ Q^a ≤ D |
