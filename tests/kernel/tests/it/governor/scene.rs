@@ -354,7 +354,7 @@ pub(crate) fn number(text: &str, key: &str) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Measured {
     /// Part of its time that each program ran outside of its slots.
-    pub(super) outside_permille: Vec<u64>,
+    pub(crate) outside_permille: Vec<u64>,
     /// CPU time of each program as a part of the trace.
     pub(super) share_permille: Vec<u64>,
     /// Times from the start of a slot to the first switch to its program.
