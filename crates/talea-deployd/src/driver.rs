@@ -1,9 +1,10 @@
 //! Driver: feeds the machine with observations and requests, and executes its effects.
 //!
-//! One thread, which waits for no program: another one receives reports of readiness, and a start
-//! that hangs is killed after five seconds. Effects are executed in order, each before the next
-//! one, so an observation includes all effects before it. An observation is made when the machine
-//! orders it, and in addition when a program has ended or reports that it is ready.
+//! One thread, which waits neither for programs nor for `talead`: other ones receive reports of
+//! readiness and reserve CPUs, and a start that hangs is killed after five seconds. Effects are
+//! executed in order, each before the next one, so an observation includes all effects before it.
+//! An observation is made when the machine orders it, and in addition when a program has ended or
+//! reports that it is ready.
 
 use crate::attributes;
 use crate::clients::Clients;

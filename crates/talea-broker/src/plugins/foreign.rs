@@ -106,6 +106,11 @@ impl From<Rejection> for Unusable {
     }
 }
 
+/// Returns the violation of an answer that names a part of the CPUs only.
+fn not_all(answer: &ForeignAnswer, cpus: &CpuSet) -> Unusable {
+    violation(format!("CPUs {}, which are not all of {cpus}", answer.cpus))
+}
+
 fn violation(what: String) -> Unusable {
     Unusable::Violation(BoundsViolation(what))
 }
@@ -261,7 +266,7 @@ impl Foreign {
         cpus: &CpuSet,
     ) -> Result<Place, Unusable> {
         if mutate!("plugin-set-whole", answer.cpus != *cpus, false) {
-            return Err(violation(format!("CPUs {}, which are not all of {cpus}", answer.cpus)));
+            return Err(not_all(answer, cpus));
         }
         self.base.check_all_cpus(ask)?;
         if context.view.ledger.set(self.base.index).is_empty() {
@@ -286,7 +291,7 @@ impl Foreign {
             return if mutate!("plugin-foreign-domain", whole, true) {
                 Ok(Place::Domain(domain))
             } else {
-                Err(violation(format!("CPUs {}, which are not all of {cpus}", answer.cpus)))
+                Err(not_all(answer, cpus))
             };
         }
         if answer.cpus.len() > 1 && !self.is_deadline() {
