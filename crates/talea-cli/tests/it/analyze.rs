@@ -349,7 +349,7 @@ fn an_unknown_verdict_names_what_would_settle_it() {
         (
             "fifo",
             "period = \"9ms\"\n[[task.suspension]]\nlength = \"1ms\"",
-            Some("a preemptive root"),
+            Some("preemptive schedulers"),
         ),
         ("fp", "period = \"9ms\"\narrivals = [\"1ms\", \"1ms\"]", Some("`enforce = true`")),
         ("fp", "period = \"9ms\"", None),
