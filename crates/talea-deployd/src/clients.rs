@@ -3,9 +3,12 @@
 //! Only root and the user of this process connect: the socket has mode 0600, and the kernel's
 //! report about the peer is checked besides.
 
+use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use talea_core::mutate;
 use talea_deploy::text::frames::{Assembly, MAX_PACKET, packets};
 use talea_deploy::text::message::Answer;
 use talea_os::peer;
@@ -20,6 +23,8 @@ pub(crate) struct Clients {
     listener: Listener,
     open: BTreeMap<u64, Client>,
     next: u64,
+    /// Descriptor that makes room for a connection which is closed at once.
+    spare: Option<File>,
 }
 
 #[derive(Debug)]
@@ -32,7 +37,7 @@ struct Client {
 
 impl Clients {
     pub(crate) fn new(listener: Listener) -> Clients {
-        Clients { listener, open: BTreeMap::new(), next: 0 }
+        Clients { listener, open: BTreeMap::new(), next: 0, spare: spare() }
     }
 
     /// Returns the listener, for `epoll`.
@@ -41,8 +46,19 @@ impl Clients {
     }
 
     /// Accepts the next connection. Returns its number and its socket.
+    ///
+    /// Without a free descriptor the connection is closed: a listener with a waiting connection
+    /// stays readable, so the loop would never wait again.
     pub(crate) fn accept(&mut self) -> io::Result<Option<(u64, BorrowedFd<'_>)>> {
-        let Some(socket) = self.listener.accept()? else { return Ok(None) };
+        let accepted = self.listener.accept().inspect_err(|error| {
+            let exhausted = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
+            if mutate!("deployd-spare", exhausted.contains(&error.raw_os_error()), false) {
+                drop(self.spare.take());
+                drop(self.listener.accept());
+                self.spare = spare();
+            }
+        });
+        let Some(socket) = accepted? else { return Ok(None) };
         let uid = peer::user(&socket)?;
         let own = rustix::process::geteuid().as_raw();
         if uid != 0 && uid != own {
@@ -107,4 +123,8 @@ impl Clients {
         let client = self.open.get(&number)?;
         Some((client.socket.as_fd(), !client.unsent.is_empty()))
     }
+}
+
+fn spare() -> Option<File> {
+    File::open("/dev/null").ok()
 }

@@ -442,12 +442,14 @@ fn d14_d22_a_session_of_all_verbs() {
     };
     scratch.file("system.toml", &steady());
     expect(&["diff", "system.toml"], 1, "2 tasks new: control, logger");
-    expect(&["apply", "system.toml"], 0, "generation 1 is in force");
+    let last = kernel::cpus().iter().last().expect("a CPU").to_string();
+    expect(&["apply", "system.toml", "--cpus", &last], 0, "generation 1 is in force");
     let pids = ["control", "logger"].map(|name| deployd.running(name));
     let status = json(&expect(&["status", "--json"], 0, "in_force").out);
     assert_eq!(status["in_force"]["number"], 1);
     assert_eq!(status["tasks"][0]["condition"], "running");
     assert_eq!(status["tasks"][1]["pid"], pids[1]);
+    // The CPUs of the generation in force are the default.
     expect(&["diff", "system.toml"], 0, "2 tasks unchanged: control, logger");
 
     // A plan compares with the generation in force, and changes nothing.
@@ -457,6 +459,8 @@ fn d14_d22_a_session_of_all_verbs() {
     for part in ["1 task restarted: control", "1 task unchanged: logger", "nothing was changed"] {
         assert!(planned.out.contains(part), "{}", planned.out);
     }
+    assert!(planned.out.contains("- control: start"), "{}", planned.out);
+    assert!(!planned.out.contains("- logger: "), "{}", planned.out);
     let (threads, _) = before.differences(&Machine::read());
     assert!(pids.iter().all(|pid| !threads.contains(pid)), "the plan has changed a program");
     assert_eq!(["control", "logger"].map(|name| deployd.running(name)), pids);

@@ -5,7 +5,7 @@ use std::fmt;
 use talea_core::health::{Health, OnFailure, RestartOn};
 use talea_core::{Attr, Policy};
 use talea_deploy::mechanism::{IDLE_PROGRAM_LEVEL, MAX_LEVEL, Mechanism, RootPlan, START_LEVEL};
-use talea_deploy::{RootSpec, TaskSpec};
+use talea_deploy::{Difference, RootSpec, TaskSpec};
 
 /// Change of the computer.
 #[derive(Serialize)]
@@ -79,17 +79,25 @@ fn failure_text(health: &Health) -> String {
     }
 }
 
-/// Returns the actions of one root with its tasks.
-pub(super) fn of_root(root: &RootSpec, plan: &RootPlan, tasks: &[TaskSpec]) -> Vec<Action> {
-    let (name, cpus) = (root.name.clone(), root.cpus.to_string());
+/// Returns the actions for a task: all for one that is new or starts again, its attributes for one
+/// that is adjusted, none for one that is unchanged.
+pub(super) fn of_task(
+    root: &RootSpec,
+    plan: &RootPlan,
+    task: &TaskSpec,
+    difference: &Difference,
+) -> Vec<Action> {
+    let has = |names: &[String]| names.contains(&task.name);
+    let starts = has(&difference.new) || has(&difference.restarted);
+    let cpus = root.cpus.to_string();
     let mut actions = Vec::new();
-    let frozen = plan.mechanism == Mechanism::Freeze;
-    if frozen {
+    if task.governed.is_some() {
         let policy = format!("SCHED_FIFO {MAX_LEVEL}");
-        actions.push(Action::StartGovernor { root: name, policy, cpus: cpus.clone() });
+        let start = Action::StartGovernor { root: root.name.clone(), policy, cpus };
+        return starts.then_some(start).into_iter().collect();
     }
-    for task in tasks.iter().filter(|task| task.governed.is_none()) {
-        let name = || task.name.clone();
+    let name = || task.name.clone();
+    if starts {
         actions.push(Action::CreateGroup { task: name() });
         actions.push(Action::StartProgram {
             task: name(),
@@ -98,15 +106,16 @@ pub(super) fn of_root(root: &RootSpec, plan: &RootPlan, tasks: &[TaskSpec]) -> V
             ready_ns: task.health.ready.map(talea_core::Span::as_ns),
             on_failure: failure_text(&task.health),
         });
-        let policy = if frozen {
-            format!(
+    }
+    if starts || has(&difference.adjusted) {
+        let policy = match plan.mechanism {
+            Mechanism::Freeze => format!(
                 "SCHED_RR {START_LEVEL} while it runs, SCHED_RR {IDLE_PROGRAM_LEVEL} while it is idle, and \
                  SCHED_FIFO 1 while it is frozen,"
-            )
-        } else {
-            policy_text(&task.attr)
+            ),
+            Mechanism::Linux => policy_text(&task.attr),
         };
-        actions.push(Action::SetAttributes { task: name(), policy, cpus: cpus.clone() });
+        actions.push(Action::SetAttributes { task: name(), policy, cpus });
     }
     actions
 }

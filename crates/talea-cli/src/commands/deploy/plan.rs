@@ -48,8 +48,9 @@ pub(super) struct SystemArgs {
     /// The system file.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// CPUs of this computer for those of the file, in the order of the roots. By default the first
-    /// ones that this process may use.
+    /// CPUs of this computer for those of the file, in the order of the roots. By default those of
+    /// the generation in force if it has the same roots, else the first ones that this process may
+    /// use.
     #[arg(long, value_name = "LIST", value_parser = CpuSet::parse)]
     cpus: Option<CpuSet>,
     /// Admit a system although not every deadline is proved. A known late job is still refused.
@@ -94,7 +95,7 @@ pub(super) fn plan(
     let mut missing = missing::of_files(&texts);
     let places = match logical_task(&system) {
         Some(task) => Err(missing::of_logical(task)),
-        None => place(&system, args.cpus.as_ref())
+        None => place(&system, args.cpus.or_else(|| cpus_in_force(&system, in_force?)).as_ref())
             .map_err(|why| missing::of_cpus(&args.file, &why.to_string())),
     };
     let cpus = match places {
@@ -124,10 +125,11 @@ pub(super) fn plan(
     let generation =
         Generation::new(number, hash, roots(&system, &cpus), tasks, report, is_unproved)
             .context("a system file makes a valid generation")?;
+    let difference = Difference::between(in_force, &generation);
     let mut actions = Vec::new();
     for (number, (root, plan)) in generation.roots().iter().zip(&plans).enumerate() {
-        let tasks = generation.tasks().iter().filter(|task| task.root == number).cloned();
-        actions.extend(actions::of_root(root, plan, &tasks.collect::<Vec<_>>()));
+        let tasks = generation.tasks().iter().filter(|task| task.root == number);
+        actions.extend(tasks.flat_map(|task| actions::of_task(root, plan, task, &difference)));
     }
     let roots = generation.roots().iter().zip(&plans).map(|(root, plan)| RootJson {
         name: root.name.clone(),
@@ -139,7 +141,7 @@ pub(super) fn plan(
         file: args.file.display().to_string(),
         sha256: hash.to_string(),
         in_force: in_force.map(Generation::number),
-        difference: Difference::between(in_force, &generation).into(),
+        difference: difference.into(),
         outcome,
         roots: roots.collect(),
         analysis: analysis.report,
@@ -148,6 +150,17 @@ pub(super) fn plan(
     };
     let files = texts.0.into_iter().map(|(path, text)| SourceFile { path, text }).collect();
     Ok(Planned { report, generation: StoredGeneration { generation: generation.into(), files } })
+}
+
+/// Returns the CPUs of a generation with the same roots: the CPUs are no part of the file, and a
+/// task that keeps its CPUs is not touched.
+fn cpus_in_force(system: &System, in_force: &Generation) -> Option<CpuSet> {
+    let roots = in_force.roots();
+    let is_same = |(old, new): (&RootSpec, &Root)| {
+        old.name == new.name && old.cpus.len() == new.tree.cpus
+    };
+    let are_same = roots.len() == system.roots.len() && roots.iter().zip(&system.roots).all(is_same);
+    are_same.then(|| roots.iter().fold(CpuSet::EMPTY, |all, root| all.union(&root.cpus)))
 }
 
 fn outcome(analysis: &Analysis, missing: &[Missing], unproved: bool) -> Outcome {

@@ -4,6 +4,7 @@ use super::{SLEEP, ms};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use talea_deploy::text::message::Ask;
 use talea_kernel_tests::deployd::{Deployd, task};
 use talea_kernel_tests::{ALICE, Bench, kernel, needs_root};
@@ -49,6 +50,38 @@ fn d18_a_program_has_the_rights_of_its_user_and_none_to_schedule() {
     }
 }
 
+/// Without a free descriptor a connection is closed at once, and the daemon neither spins nor ends.
+#[test]
+fn d20_without_a_descriptor_a_connection_is_closed_and_the_daemon_waits() {
+    needs_root!();
+    let bench = Bench::new("deploy-descriptors");
+    let deployd = Deployd::start(&bench);
+    deployd.apply(&[task("control", 93, &SLEEP)], None);
+    let program = deployd.running("control");
+    let pid = deployd.pid();
+    let soft = field(pid, "limits", "Max open files")[0].clone();
+    let set_limit = |limit: &str| {
+        let limit = format!("--nofile={limit}:");
+        let set = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status();
+        assert!(set.expect("prlimit").success());
+    };
+    // Every number is at least the limit.
+    set_limit("3");
+    let refused = deployd.try_ask(&Ask::Status);
+    assert!(refused.is_err(), "{refused:?}");
+    let ticks = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("stat");
+        let fields = stat.rsplit(')').next().expect("fields").split(' ').skip(12).take(2);
+        fields.map(|ticks| ticks.parse::<u64>().expect("ticks")).sum::<u64>()
+    };
+    let (before, from) = (ticks(), Instant::now());
+    std::thread::sleep(Duration::from_millis(500));
+    let (used, passed) = (ticks() - before, from.elapsed().as_millis() as u64 / 10);
+    assert!(used < passed / 2, "{used} of {passed} hundredths of a second");
+    set_limit(&soft);
+    assert_eq!(deployd.running("control"), program);
+}
+
 #[test]
 fn d20_an_unprivileged_user_reaches_nothing() {
     needs_root!();
@@ -72,7 +105,7 @@ fn d20_an_unprivileged_user_reaches_nothing() {
     let own = Command::new("/usr/bin/python3").args(["-c", code]).arg(&socket).status();
     assert_eq!((tried.expect("python").code(), own.expect("python").code()), (Some(13), Some(0)));
     // A connection that sends nothing of a request is closed, and disturbs no other one.
-    let open = talea_os::seqpacket::connect(&socket, std::time::Duration::from_secs(5));
+    let open = talea_os::seqpacket::connect(&socket, Duration::from_secs(5));
     let open = open.expect("a connection");
     talea_os::seqpacket::send(&open, b"\x07nonsense", None).expect("a packet");
     let drained = Ask::Drain { task: None, within: ms(5_000) };
