@@ -55,6 +55,7 @@ mod queries;
 mod sharing;
 mod spec;
 mod state;
+mod switch_rule;
 mod table;
 mod timers;
 mod tree;
@@ -71,6 +72,7 @@ pub use notifications::Notification;
 pub use observer::{Observer, Signal};
 pub use sharing::{Protocol, ResourceSpec};
 pub use spec::{Affinity, Backlog, NodeSpec, Preemption, SchedulerSpec, TaskSpec};
+pub use switch_rule::{PendingSwitch, SwitchCause, SwitchInstant, SwitchRule};
 pub use tree::{ChildIndex, MAX_RUN, Migration, Node, Tree};
 pub use versions::{
     Candidates, Condition, Conditions, ContextSelector, Selection, Version, VersionSelector,
