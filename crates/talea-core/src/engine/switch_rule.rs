@@ -8,7 +8,7 @@
 //! | --- | --- | --- |
 //! | has tables | the next common end of all its frames | [`SwitchCause::FrameEnd`] |
 //! | has no table | the first instant at which no job is pending | [`SwitchCause::Idle`] |
-//! | has no table, and a job is pending all the time | the longest period after the request | [`SwitchCause::Limit`] |
+//! | has no table, and a job is always pending | one longest period later | [`SwitchCause::Limit`] |
 //!
 //! The frames of a tree are those of its `partitions` and `table` schedulers. All begin at time
 //! zero, so they end together at the multiples of their least common multiple, the *major frame*.
@@ -20,7 +20,7 @@
 //! Bounds. Before the switch instant, the tree in force supplies what its analysis assumes. From
 //! the first idle instant at or after the switch instant on, the new tree does, because its engine
 //! starts with full budgets and the first slots, as at the start of a run. A job that is pending at
-//! the switch instant is neither analysis' job: only [`SwitchCause::Idle`] excludes such jobs.
+//! the switch instant is in neither analysis: only [`SwitchCause::Idle`] excludes such jobs.
 //!
 //! Invariants:
 //!
@@ -80,6 +80,7 @@ impl SwitchRule {
         let mut longest_period = Span::ZERO;
         for (_, node) in tree.nodes() {
             match &node.spec {
+                NodeSpec::Task(task) if task.period >= MAX_RUN => {}
                 NodeSpec::Task(task) => longest_period = longest_period.max(task.period),
                 NodeSpec::Scheduler(spec) => {
                     if let Some(server) = &spec.reservation {
@@ -105,7 +106,8 @@ impl SwitchRule {
         self.major_frame
     }
 
-    /// Returns the longest period of a task, a server or a table.
+    /// Returns the longest period of a task, a server or a table. A task that never ends its job has
+    /// the period [`MAX_RUN`], which does not count.
     pub fn longest_period(&self) -> Span {
         self.longest_period
     }
@@ -226,6 +228,7 @@ mod tests {
             Some(Reservation::new(ServerKind::HardCbs, Work::from_ns(1_000_000), span(40)));
         let server = tree.scheduler(Tree::ROOT, server);
         tree.task(server, TaskSpec::new("a", span(10)));
+        tree.task(Tree::ROOT, TaskSpec::new("greedy", MAX_RUN));
         let rule = SwitchRule::of(&tree);
         assert_eq!((rule.major_frame(), rule.longest_period()), (None, span(40)));
         let switch = rule.request(time(5));
