@@ -57,6 +57,7 @@ mod run_control;
 pub mod schedule_log;
 pub mod stalls;
 mod statistics;
+mod successor;
 pub mod suspension;
 mod suspension_state;
 #[cfg(test)]
@@ -82,10 +83,11 @@ pub use run::{
     Band, Failure, Options, Report, RootPlan, RootReport, TaskPlan, execute, execute_granted,
     execute_streaming, execute_until,
 };
-pub use run_control::RunControl;
+pub use run_control::{RunControl, SwitchRequest};
 pub use schedule_log::{ScheduleEvent, ScheduleLog};
 pub use stalls::Stall;
 pub use statistics::{RootStatistics, TaskStatistics};
+pub use successor::TreeInForce;
 pub use suspension::suspend_job;
 pub use suspension_state::WorkerReport;
 pub use work::{Calibration, Job, JobBody};

@@ -4,7 +4,7 @@ use crate::mailbox::Mailbox;
 use crate::run_clock::RunClock;
 use crate::worker_slot::WorkerSlot;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{OnceLock, Weak};
 use talea_core::CpuSet;
 use talea_core::mutate;
@@ -208,6 +208,8 @@ pub(crate) struct RootShared {
     home_cpus: CpuSet,
     /// All roots of the run.
     pub(crate) all_roots: OnceLock<Vec<Weak<RootShared>>>,
+    /// Number of the tree in force ([`RunControl::tree_in_force`](crate::RunControl)).
+    pub(crate) tree_in_force: AtomicU64,
     /// Clock of the run, set at its start.
     pub(crate) clock: OnceLock<RunClock>,
 }
@@ -229,6 +231,7 @@ impl RootShared {
             is_native,
             home_cpus: *home,
             all_roots: OnceLock::new(),
+            tree_in_force: AtomicU64::new(0),
             clock: OnceLock::new(),
         }
     }

@@ -143,6 +143,7 @@ impl<M: Mechanism> RootState<M> {
                 return Ok(false);
             }
         };
+        shared.tree_in_force.store(self.executor.tree_in_force().number, Ordering::Release);
         if self.executor.is_done() {
             shared.cancel();
         }

@@ -1,11 +1,14 @@
 //! Control of a run from any thread, including the run's workers.
 
+use crate::failure::Failure;
 use crate::root_shared::RootShared;
-use crate::statistics::{RootStatistics, StatisticsSource};
+use crate::run::check_budgets;
+use crate::statistics::{RootStatistics, RunningRoot};
+use crate::successor::Successor;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use talea_core::Monotonic;
-use talea_core::engine::{Condition, TaskId};
+use talea_core::engine::{Condition, SwitchRule, TaskId, Tree};
+use talea_core::{Monotonic, Time};
 
 /// Control of a run: cancels the run, even before the run begins, activates jobs, and changes
 /// conditions.
@@ -16,7 +19,19 @@ pub struct RunControl {
     roots: OnceLock<Vec<std::sync::Weak<RootShared>>>,
     begin_lock: Mutex<()>,
     zero: OnceLock<Monotonic>,
-    statistics: OnceLock<Vec<std::sync::Weak<dyn StatisticsSource>>>,
+    /// `running[r]`: root `r`, if an engine schedules it.
+    running: OnceLock<Vec<Option<std::sync::Weak<dyn RunningRoot>>>>,
+}
+
+/// Request to switch a root to another tree while it runs.
+#[derive(Debug)]
+pub struct SwitchRequest<'t> {
+    /// Number by which the caller knows the tree; more than 0.
+    pub number: u64,
+    /// The tree, with the tasks of the tree in force in the same order.
+    pub tree: &'t Tree,
+    /// Changes of battery, mode and permissions since the switch, in order of time.
+    pub changes: Vec<(Time, Condition)>,
 }
 
 impl RunControl {
@@ -43,8 +58,44 @@ impl RunControl {
     /// Returns the statistics of each root that has an engine, or nothing while there is no run.
     /// Takes the lock of each root for some microseconds.
     pub fn statistics(&self) -> Vec<RootStatistics> {
-        let sources = self.statistics.get().into_iter().flatten();
-        sources.filter_map(std::sync::Weak::upgrade).map(|source| source.statistics()).collect()
+        let running = self.running.get().into_iter().flatten().flatten();
+        running.filter_map(std::sync::Weak::upgrade).map(|root| root.statistics()).collect()
+    }
+
+    /// Requests that a root switches to another tree, at the instant of [`SwitchRule`]. A second
+    /// request replaces the tree of the first one, unless that is in force. Returns whether a run
+    /// received the request. Takes the lock of the root for some microseconds.
+    ///
+    /// # Errors
+    /// If the tree is invalid, or has other tasks or CPUs, or if a task of the root is no group
+    /// that another process fills.
+    pub fn request_switch(&self, root: usize, request: SwitchRequest<'_>) -> Result<bool, Failure> {
+        let running = self.running.get().and_then(|roots| roots.get(root)?.as_ref()?.upgrade());
+        let (Some(shared), Some(running)) = (self.root(root), running) else { return Ok(false) };
+        let SwitchRequest { number, tree, changes } = request;
+        check_budgets(tree).map_err(Failure::Plan)?;
+        let engine = tree.build().map_err(Failure::Tree)?;
+        let (tasks, cpus) = (shared.slots.len(), shared.cpus.len());
+        if (engine.tasks(), engine.cpus()) != (tasks, cpus) {
+            return Err(Failure::Plan(format!(
+                "a root with {tasks} tasks and {cpus} CPUs cannot switch to a tree with {} and {}",
+                engine.tasks(),
+                engine.cpus()
+            )));
+        }
+        let successor = Successor { number, engine, rule: SwitchRule::of(tree), changes };
+        if !running.request_switch(Box::new(successor)) {
+            let why = "only a root of groups that other processes fill switches to another tree";
+            return Err(Failure::Plan(why.to_owned()));
+        }
+        shared.cpus[0].mailbox.event_count.notify();
+        Ok(true)
+    }
+
+    /// Returns the number of the tree that a root has: 0 for that of the plan. `None` without a
+    /// run. Takes no lock.
+    pub fn tree_in_force(&self, root: usize) -> Option<u64> {
+        Some(self.root(root)?.tree_in_force.load(Ordering::Acquire))
     }
 
     /// Stops releases, also on roots that Linux schedules. Released jobs and the jobs that their
@@ -87,10 +138,10 @@ impl RunControl {
         self.roots.get()?.get(root)?.upgrade()
     }
 
-    /// Stores the sources of the run's statistics.
-    pub(crate) fn set_statistics(&self, sources: Vec<std::sync::Weak<dyn StatisticsSource>>) {
+    /// Stores the roots of the run that engines schedule.
+    pub(crate) fn set_running(&self, roots: Vec<Option<std::sync::Weak<dyn RunningRoot>>>) {
         // A second run with one control is another run: it is not stored.
-        let _ = self.statistics.set(sources);
+        let _ = self.running.set(roots);
     }
 
     /// Begins the run at `zero`. Called when all threads are ready. This function handles a

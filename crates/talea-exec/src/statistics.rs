@@ -2,6 +2,7 @@
 
 use crate::job_stats::JobStats;
 use crate::mechanism::StoppedTime;
+use crate::successor::{Successor, TreeInForce};
 use std::fmt;
 use talea_core::Time;
 
@@ -12,6 +13,8 @@ pub struct RootStatistics {
     pub now: Time,
     /// Number of refused jobs.
     pub refused: u64,
+    /// Tree in force: its number, and when and why it began.
+    pub tree: TreeInForce,
     /// `tasks[n]`: statistics of task `n`.
     pub tasks: Vec<TaskStatistics>,
 }
@@ -28,8 +31,10 @@ pub struct TaskStatistics {
     pub policy_changed: Option<String>,
 }
 
-/// Source of the statistics of a root.
-pub(crate) trait StatisticsSource: Send + Sync + fmt::Debug {
-    /// Reads the statistics, under the lock of the root.
+/// Root of a run that an engine schedules. Each method takes the lock of the root.
+pub(crate) trait RunningRoot: Send + Sync + fmt::Debug {
+    /// Reads the statistics.
     fn statistics(&self) -> RootStatistics;
+    /// Requests a switch to another tree. Returns whether the root switches.
+    fn request_switch(&self, successor: Box<Successor>) -> bool;
 }

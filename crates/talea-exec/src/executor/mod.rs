@@ -5,7 +5,7 @@
 //!
 //! 1. CPU accounting: charge what the running workers have consumed.
 //! 2. Overdue releases ([`release_timers`]).
-//! 3. Completed segments, of workers and of idle programs.
+//! 3. Completed segments, of workers and of idle programs; then a switch to another tree.
 //! 4. Suspensions that are over, changes of conditions, activations, a stop request.
 //! 5. Releases that are due, and programs that woke.
 //! 6. Orders, until the engine has no more.
@@ -28,14 +28,17 @@
 //! | [`budget_sleep`] | sleep of a dispatcher | checks of a budget | `wakeup` |
 //! | [`release_timers`] | releases and timers | workers that wake themselves | `releases` |
 //! | [`timed_events`] | other known times | none | `segments` |
+//! | [`tree_switch`] | the tree in force, and its successor | switch to another tree | `switches` |
 
 mod budget_sleep;
 mod cpu_state;
 mod release_timers;
 mod releases;
 mod segments;
+mod switches;
 mod task_state;
 mod timed_events;
+mod tree_switch;
 mod wakeup;
 
 use crate::device_holds::{DeviceHold, DeviceHolds};
@@ -57,6 +60,7 @@ use talea_core::engine::{
 use talea_core::mutate;
 use task_state::TaskState;
 use timed_events::TimedEvents;
+use tree_switch::TreeSwitch;
 
 /// Thread that steps: the dispatcher of a CPU, or a worker that runs there.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +89,7 @@ pub(crate) struct Executor<M> {
     late_wakeups: LostTimes,
     /// Waits in which workers kept their CPU idle.
     holds: DeviceHolds,
+    switch: TreeSwitch,
     stopped: bool,
     closed: bool,
 }
@@ -134,6 +139,7 @@ impl<M: Mechanism> Executor<M> {
             refused: 0,
             late_wakeups: LostTimes::new(),
             holds,
+            switch: TreeSwitch::FIXED,
             stopped: false,
             closed: false,
         };
@@ -225,7 +231,7 @@ impl<M: Mechanism> Executor<M> {
 
     fn handle(&mut self, log: &mut Log, event: Event) -> Handled {
         self.record(log, RecordKind::Event(event));
-        self.engine.handle(self.now, event)
+        self.engine.handle(self.switch.engine_time(self.now), event)
     }
 
     /// Whether a stop was requested and all released jobs have ended.
@@ -269,6 +275,7 @@ impl<M: Mechanism> Executor<M> {
             self.receive_report(task, log)?;
         }
         self.complete_idle_programs(log)?;
+        self.switch_if_due(log)?;
         self.deliver_timed_events(log);
         for &event in batch
             .events
@@ -288,7 +295,7 @@ impl<M: Mechanism> Executor<M> {
         self.deliver_due_releases(log);
         self.release_woken_programs(log)?;
         loop {
-            while let Some(order) = self.engine.poll(self.now) {
+            while let Some(order) = self.engine.poll(self.switch.engine_time(self.now)) {
                 self.record(log, RecordKind::Order(order));
                 let (cpu, assignment) = match order {
                     Order::Run { cpu, task, job, version } => {
@@ -320,7 +327,7 @@ impl<M: Mechanism> Executor<M> {
     /// refused, too.
     fn activate(&mut self, task: TaskId, count: u32, log: &mut Log) {
         for done in 0..count {
-            let now = self.now;
+            let now = self.switch.engine_time(self.now);
             if self.handle(log, Event::Arrived { task, arrival: now }) != Handled::Done {
                 self.refused += u64::from(count - done);
                 break;
@@ -344,6 +351,7 @@ impl<M: Mechanism> Executor<M> {
     fn release_woken_programs(&mut self, log: &mut Log) -> Result<(), M::Error> {
         while let Some((task, ago)) = self.mechanism.take_woken()? {
             let arrival = Time::from_ns(self.now.as_ns().saturating_sub(ago.as_ns()));
+            let arrival = self.switch.engine_time(arrival);
             if self.handle(log, Event::Arrived { task, arrival }) == Handled::Refused {
                 self.refused += 1;
                 self.mechanism.complete(task)?;
@@ -372,7 +380,7 @@ impl<M: Mechanism> Executor<M> {
         for cpu in 0..self.cpus.len() {
             let at = Cpu(cpu as u32);
             let left = || {
-                let end = self.engine.budget_end(at);
+                let end = self.switch.run_time(self.engine.budget_end(at));
                 end.since(self.now.min(end))
             };
             if let Some((task, work)) = self.cpus[cpu].take_remainder(left) {

@@ -55,7 +55,8 @@ impl<M: Mechanism> Executor<M> {
     /// Delivers the next release of `task`.
     fn deliver_release(&mut self, task: TaskId, log: &mut Log) {
         let arrival = self.tasks[task.0 as usize].take_arrival().expect("a scheduled arrival");
-        if self.handle(log, Event::Arrived { task, arrival: arrival.nominal }) == Handled::Refused {
+        let nominal = self.switch.engine_time(arrival.nominal);
+        if self.handle(log, Event::Arrived { task, arrival: nominal }) == Handled::Refused {
             self.refused += 1;
         }
         if let Some(planned) = self.releases.on_release_delivered(task) {

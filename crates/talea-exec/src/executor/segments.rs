@@ -65,6 +65,7 @@ impl<M: Mechanism> Executor<M> {
         }
         self.commit_tokens(task, log);
         let job = self.engine.unfinished(task).next();
+        let job = job.map(|job| self.switch.job_in_run_time(job));
         self.tasks[at].end_job(job, self.now);
         let _ = self.handle(log, Event::Completed { task });
         self.reschedule_after_completion(task);

@@ -23,6 +23,7 @@
 //! | `Running` | `Rest` | `suspend` | the job suspends itself within the segment |
 //! | `Rest` | `Running` | `start_segment` | the engine dispatched the job after its suspension |
 //! | `None` | `None` | `end_job` | no segment follows |
+//! | any | `None` | `interrupt` | the root switches to another tree |
 
 use crate::job_stats::JobStats;
 use crate::load::{Arrival, Cursor, Load};
@@ -62,6 +63,8 @@ pub(super) struct TaskState {
     hold: Option<(Time, Time)>,
     /// Value of the CPU clock of the worker up to which the engine was charged.
     charged: Work,
+    /// Job that was pending when the root switched to another tree, with its first release.
+    carried: Option<EngineJob>,
     stats: JobStats,
 }
 
@@ -83,6 +86,7 @@ impl TaskState {
             segment: Segment::None,
             hold: None,
             charged,
+            carried: None,
             stats: JobStats::default(),
         }
     }
@@ -225,10 +229,18 @@ impl TaskState {
         }
     }
 
+    /// Forgets the engine's job, because the root switches to another tree. `pending` is the first
+    /// pending job, and `used` the value of the CPU clock.
+    pub(super) fn interrupt(&mut self, pending: Option<EngineJob>, used: Work) {
+        self.carried = self.carried.or(pending);
+        (self.begun_job, self.segment, self.hold) = (None, Segment::None, None);
+        let _ = self.charge_up_to(used);
+    }
+
     /// Ends the job at `now`. `job` is its description by the engine.
     pub(super) fn end_job(&mut self, job: Option<EngineJob>, now: Time) {
         self.begun_job = None;
-        if let Some(job) = job {
+        if let Some(job) = self.carried.take().or(job) {
             self.stats.record(job, now);
         }
     }

@@ -23,6 +23,12 @@ impl TimedEvents {
         TimedEvents { resumptions: Heap::new(tasks), changes, next_change: 0 }
     }
 
+    /// Replaces the changes, in order of time, and returns the old ones in their place.
+    pub(super) fn replace_changes(&mut self, changes: &mut Vec<(Time, Condition)>) {
+        std::mem::swap(&mut self.changes, changes);
+        self.next_change = 0;
+    }
+
     /// Suspends `task` until `until`.
     pub(super) fn suspend(&mut self, task: TaskId, until: Time) {
         self.resumptions.set(task.0, until.as_ns());

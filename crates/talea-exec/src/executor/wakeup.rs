@@ -30,12 +30,13 @@ impl<M: Mechanism> Executor<M> {
     /// Returns the time of the next event that is not the end of a budget and that no worker
     /// delivers.
     fn next_non_budget_event(&self) -> Time {
-        self.engine.next_timer().min(self.releases.next_alarm()).min(self.timed_events.next())
+        let timer = self.switch.run_time(self.engine.next_timer()).min(self.switch.next_wakeup());
+        timer.min(self.releases.next_alarm()).min(self.timed_events.next())
     }
 
     /// Returns the time at which the budget in use on `cpu` ends if its worker runs.
     pub(super) fn budget_end(&self, cpu: usize) -> Time {
-        self.engine.budget_end(Cpu(cpu as u32))
+        self.switch.run_time(self.engine.budget_end(Cpu(cpu as u32)))
     }
 
     /// Returns the wake-up time of the dispatcher of `cpu`, which has stepped and goes to sleep at

@@ -30,9 +30,10 @@ pub use crate::root_shared::Band;
 use crate::root_shared::{PriorityControl, PriorityMap, RootShared};
 use crate::run_clock::RunClock;
 use crate::run_control::RunControl;
-use crate::statistics::StatisticsSource;
+use crate::statistics::RunningRoot;
 use crate::watchdog::Watchdog;
 use context::{RunContext, join};
+pub(crate) use plan::check_budgets;
 pub use plan::{RootPlan, TaskPlan};
 use plan::{check, linux_plans};
 pub use report::{Report, RootReport};
@@ -383,11 +384,11 @@ impl<'s> RunContext<'s> {
         let begin = monitors.planned_end.take();
         if dispatchers.are_all_ready {
             let _ = begin.map(|begin| begin.send(zero + self.options.duration));
-            let sources = root_threads.iter().filter_map(|threads| {
-                let source: Arc<dyn StatisticsSource> = Arc::clone(threads.state()?) as _;
-                Some(Arc::downgrade(&source))
+            let running = root_threads.iter().map(|threads| {
+                let root: Arc<dyn RunningRoot> = Arc::clone(threads.state()?) as _;
+                Some(Arc::downgrade(&root))
             });
-            self.remote.set_statistics(sources.collect());
+            self.remote.set_running(running.collect());
             self.remote.begin(self.shared_roots, zero);
         }
         for start in &monitors.monitor_starts {

@@ -190,7 +190,7 @@ fn check_programs(root: &RootPlan<'_>, options: &Options) -> Result<(), String> 
 }
 
 /// Checks that budgets and quanta are long enough to be enforced.
-fn check_budgets(tree: &Tree) -> Result<(), String> {
+pub(crate) fn check_budgets(tree: &Tree) -> Result<(), String> {
     for (_, node) in tree.nodes() {
         match &node.spec {
             Node::Task(_) => {}

@@ -26,7 +26,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
-use talea_core::engine::{Engine, TaskId, Tree};
+use talea_core::engine::{Engine, SwitchRule, TaskId, Tree};
 use talea_core::{Span, Time};
 use talea_os::pi_mutex::PiMutex;
 use talea_os::sched::Policy;
@@ -118,8 +118,14 @@ impl RootThreads {
         let mechanism = Audited::new(Mixed::new(threads, frozen_programs), tasks, options.audit)?;
         let cpus = root.cpus.len();
         let programs = loads.iter().filter(|load| load.is_program()).count();
+        // A record is replayed with one tree.
+        let may_switch =
+            options.record_capacity == 0 && loads.iter().all(|load| load.group.is_some());
         let choice = MechanismChoice::for_orders(priorities.control, tasks, programs);
         let mut executor = Executor::new(engine, cpus, mechanism, loads, root.changes, root.flows)?;
+        if may_switch {
+            executor.allow_switches(SwitchRule::of(root.tree));
+        }
         // Release timers need the levels. A dispatcher that spins is the only thread that is awake
         // before its time.
         if may_step && priorities.control == PriorityControl::Full && options.spin.is_zero() {

@@ -2,11 +2,12 @@
 
 use super::context::LiveState;
 use crate::job_stats::JobStats;
-use crate::statistics::{RootStatistics, StatisticsSource, TaskStatistics};
+use crate::statistics::{RootStatistics, RunningRoot, TaskStatistics};
+use crate::successor::Successor;
 use talea_core::engine::TaskId;
 use talea_os::pi_mutex::PiMutex;
 
-impl StatisticsSource for PiMutex<LiveState> {
+impl RunningRoot for PiMutex<LiveState> {
     fn statistics(&self) -> RootStatistics {
         let state = self.lock();
         let executor = &state.executor;
@@ -20,6 +21,17 @@ impl StatisticsSource for PiMutex<LiveState> {
                 .map(str::to_owned),
         };
         let tasks = (0..).map(TaskId).zip(executor.job_stats()).map(task);
-        RootStatistics { now: executor.now(), refused: executor.refused(), tasks: tasks.collect() }
+        RootStatistics {
+            now: executor.now(),
+            refused: executor.refused(),
+            tree: executor.tree_in_force(),
+            tasks: tasks.collect(),
+        }
+    }
+
+    fn request_switch(&self, successor: Box<Successor>) -> bool {
+        let requested = self.lock().executor.request_switch(successor);
+        // What it returns is freed here, without the lock.
+        requested.is_ok()
     }
 }

@@ -3,6 +3,7 @@
 
 use super::fake::simulate;
 use crate::executor::{Executor, StepContext};
+use crate::job_stats::JobStats;
 use crate::load::{Arrival, Load};
 use crate::mailbox::Batch;
 use crate::mechanism::Mechanism;
@@ -11,6 +12,7 @@ use crate::record::{Log, RecordEntry, merge};
 use crate::replay::replay;
 use crate::root_shared::{ProgramLevel, RootShared};
 use crate::schedule_log::ScheduleLog;
+use crate::successor::{Successor, TreeInForce};
 use crate::work::Job;
 use std::cell::RefCell;
 use std::io;
@@ -18,7 +20,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use talea_core::criteria::Overrides;
-use talea_core::engine::{Cpu, SchedulerSpec, TaskId, TaskSpec, Tree};
+use talea_core::engine::{
+    Cpu, MAX_RUN, SchedulerSpec, SwitchCause, SwitchRule, TaskId, TaskSpec, Tree,
+};
 use talea_core::sched::{PolicySpec, Slot};
 use talea_core::server::{Reservation, ServerKind};
 use talea_core::workload::{Source, Workload};
@@ -196,7 +200,7 @@ impl Mechanism for MixedModel {
 }
 
 /// Times at which a program wants to do work, and how much.
-type Wakes = Vec<Vec<(u64, u64)>>;
+type Wakes = Vec<(u64, u64)>;
 
 /// Change of the membership of a filled group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,6 +227,9 @@ struct RunResult {
     /// `had[n]`: intervals in which task `n` had the CPU.
     had: Vec<Vec<(u64, u64)>>,
     left: Vec<u64>,
+    stats: Vec<JobStats>,
+    /// Trees in force after the first one.
+    switched: Vec<TreeInForce>,
 }
 
 /// Runs `tree`; tasks with `wakes` are programs.
@@ -237,6 +244,17 @@ fn run_filled(
     loads: Vec<Load>,
     wakes: &[Option<Vec<(u64, u64)>>],
     filled: &[Filled],
+    until: u64,
+) -> RunResult {
+    run_switched(tree, loads, (wakes, filled), &[], until)
+}
+
+/// Runs `tree`, and requests a switch to each of the trees of `switches` at its time.
+fn run_switched(
+    tree: &Tree,
+    loads: Vec<Load>,
+    (wakes, filled): (&[Option<Wakes>], &[Filled]),
+    mut switches: &[(u64, Tree)],
     until: u64,
 ) -> RunResult {
     let tasks = wakes.len();
@@ -265,8 +283,11 @@ fn run_filled(
     let loads = loads.collect();
     let mut root =
         Executor::new(engine, 1, model, loads, Vec::new(), Vec::new()).expect("no kernel");
+    root.allow_switches(SwitchRule::of(tree));
+    let (mut requests, mut switched) = (0, Vec::new());
     let mut log = Log::new(1 << 16);
-    let mut pending: Wakes = wakes.iter().map(|wakes| wakes.clone().unwrap_or_default()).collect();
+    let mut pending: Vec<Wakes> =
+        wakes.iter().map(|wakes| wakes.clone().unwrap_or_default()).collect();
     let mut changes: Vec<_> = filled.iter().map(|filled| filled.changes.clone()).collect();
     // The listeners read the members first.
     let mut notifications = vec![Some(0); filled.len()];
@@ -279,6 +300,16 @@ fn run_filled(
             }
         }
         let mut is_heard = false;
+        while let Some(((_, tree), later)) =
+            switches.split_first().filter(|(next, _)| next.0 <= now)
+        {
+            (switches, requests) = (later, requests + 1);
+            let (number, engine, rule) = (requests, tree.build(), SwitchRule::of(tree));
+            let engine = engine.expect("a valid tree");
+            let successor = Successor { number, engine, rule, changes: Vec::new() };
+            root.request_switch(Box::new(successor)).expect("a root that switches");
+            is_heard = true;
+        }
         for (at, changes) in changes.iter_mut().enumerate() {
             while changes.first().is_some_and(|&(at, _)| at <= now) {
                 let (_, change) = changes.remove(0);
@@ -335,6 +366,10 @@ fn run_filled(
             root.step(StepContext { cpu: 0, worker: None }, Time::from_ns(now), &batch, &mut log)
                 .expect("no kernel");
             due = root.next_wakeup(0, Time::from_ns(now), |_| ()).as_ns();
+            let in_force = root.tree_in_force();
+            if in_force != switched.last().copied().unwrap_or_default() {
+                switched.push(in_force);
+            }
             steps += 1;
             assert!(steps < 100_000, "no progress at {now}");
             let world = world.borrow();
@@ -366,6 +401,7 @@ fn run_filled(
         let next_change = changes.iter().filter_map(|changes| changes.first()).map(|&(at, _)| at);
         let next_notification = notifications.iter().flatten().copied();
         let next_wake = next_wake.chain(next_change).chain(next_notification).min();
+        let next_wake = next_wake.into_iter().chain(switches.first().map(|&(at, _)| at)).min();
         let end = running.map_or(u64::MAX, |at| now + world.borrow()[at].wants);
         let next = due.min(next_wake.unwrap_or(u64::MAX)).min(end).min(until);
         if let Some(at) = running {
@@ -379,7 +415,7 @@ fn run_filled(
     let (record, lost) = merge(vec![log]);
     assert_eq!(lost, 0);
     let left = world.borrow().iter().map(|task| task.wants).collect();
-    RunResult { record, had, left }
+    RunResult { record, had, left, stats: root.job_stats(), switched }
 }
 
 /// Length of the part of `[from, to)` in these intervals.
@@ -595,4 +631,137 @@ fn l20_a_filled_group_is_governed_from_each_state_through_each_sequence_of_chang
         }
     }
     assert!(cases == 12 * 625 && done > cases * MS, "{done} ns in {cases} cases");
+}
+
+/// A table with a frame of `frame` ms: 4 ms for a control program, then the rest, which two other
+/// programs share at `at` ms.
+fn three_partitions(frame: u64, at: u64) -> Tree {
+    let slot = |from: u64, to: u64, owner: u32| Slot {
+        start: Span::from_ns(from * MS),
+        end: Span::from_ns(to * MS),
+        owner,
+    };
+    let slots = vec![slot(0, 4, 0), slot(4, at, 1), slot(at, frame, 2)];
+    let frame = Span::from_ns(frame * MS);
+    let policy = PolicySpec::Partitions { frame, slots, lending: false };
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", policy));
+    for (name, period) in [("control", frame), ("one", MAX_RUN), ("two", MAX_RUN)] {
+        let partition = tree.scheduler(Tree::ROOT, SchedulerSpec::new(name, PolicySpec::Fifo));
+        let _ = tree.task(partition, TaskSpec::new(name, period));
+    }
+    tree
+}
+
+/// Groups whose programs are there from the start.
+fn populated(count: usize) -> Vec<Filled> {
+    let at_start = FakeTask { has_members: true, ..FakeTask::default() };
+    (0..count).map(|_| Filled { at_start, changes: Vec::new(), delay: 0 }).collect()
+}
+
+#[test]
+fn d30_another_table_begins_where_the_frame_ends_and_no_program_runs_outside_of_its_slots() {
+    const FRAME: u64 = 20 * MS;
+    let mut rng = Rng::new(30);
+    let mut switches = 0;
+    for case in 0..50 {
+        let mut at = 0;
+        let requests: Vec<(u64, u64)> = (0..20)
+            .map(|_| {
+                at += 1 + rng.below(5 * FRAME / 2);
+                (at, 5 + rng.below(15))
+            })
+            .collect();
+        let trees: Vec<(u64, Tree)> =
+            requests.iter().map(|&(at, split)| (at, three_partitions(20, split))).collect();
+        // A request at the end of a frame takes effect there; of several in a frame, the last one.
+        let mut tables = vec![(0, 10)];
+        for &(at, split) in &requests {
+            tables.push((at.div_ceil(FRAME) * FRAME, split));
+        }
+        let until = at / FRAME * FRAME + 3 * FRAME;
+        // The control program works 3 ms at the begin of each frame.
+        let control = (0..until / FRAME).map(|frame| (frame * FRAME, 3 * MS)).collect();
+        let greedy = || Some(vec![(0, u64::MAX / 2)]);
+        let wakes = [Some(control), greedy(), greedy()];
+        let loads = (0..3).map(|_| Load::default()).collect();
+        let filled = populated(3);
+        let tree = three_partitions(20, 10);
+        let result = run_switched(&tree, loads, (&wakes, &filled), &trees, until);
+        for frame in 0..until / FRAME {
+            let begin = frame * FRAME;
+            let table = tables.iter().rev().find(|&&(from, _)| from <= begin);
+            let split = table.expect("the first table begins at zero").1 * MS;
+            let slots = [(0, 3 * MS), (4 * MS, split), (split, FRAME)];
+            for (task, (from, to)) in slots.into_iter().enumerate() {
+                let had = &result.had[task];
+                let in_slot = within(had, begin + from, begin + to);
+                assert_eq!(in_slot, to - from, "case {case}, task {task}, frame {frame}");
+                let in_frame = within(had, begin, begin + FRAME);
+                assert_eq!(in_frame, in_slot, "case {case}, task {task}, frame {frame}");
+            }
+        }
+        for switched in &result.switched {
+            assert_eq!(switched.cause, Some(SwitchCause::FrameEnd));
+            assert_eq!(switched.began.as_ns() % FRAME, 0, "a frame is cut at {switched:?}");
+        }
+        assert_eq!(result.switched.last().expect("twenty requests").number, 20);
+        assert_eq!((result.stats[0].late, result.stats[0].jobs), (0, until / FRAME));
+        switches += result.switched.len();
+    }
+    assert!(switches > 600, "{switches} of 1000 requests have a frame of their own");
+}
+
+/// Two programs under fixed priorities, the first one in a server.
+fn served(budget: u64, kind: ServerKind) -> Tree {
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
+    let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
+    server.overrides = Overrides { priority: Some(9), ..Overrides::default() };
+    let period = Span::from_ns(20 * MS);
+    server.reservation = Some(Reservation::new(kind, Work::from_ns(budget * MS), period));
+    let server = tree.scheduler(Tree::ROOT, server);
+    // A polling server may let a job wait for a period.
+    let deadline = period + period;
+    let _ = tree.task(server, TaskSpec { deadline, ..TaskSpec::new("served", period) });
+    let _ = tree.task(Tree::ROOT, TaskSpec::new("other", period));
+    tree
+}
+
+#[test]
+fn d32_a_root_without_a_table_switches_when_idle_or_after_its_longest_period() {
+    let kinds =
+        [ServerKind::Polling, ServerKind::Deferrable, ServerKind::Sporadic, ServerKind::HardCbs];
+    for (case, kind) in (0..200).zip(kinds.into_iter().cycle()) {
+        let mut rng = Rng::new(case);
+        let is_greedy = case % 8 >= 4;
+        // Three or six milliseconds of each twenty, at the begin, or all the time.
+        let begins = |of: u64| (0..25).map(|k| (k * 20 * MS, of * MS)).collect::<Vec<_>>();
+        let other = if is_greedy { vec![(0, u64::MAX / 2)] } else { begins(3) };
+        let wakes = [Some(begins(2)), Some(other)];
+        let asked = 40 * MS + rng.below(100 * MS);
+        let (budgets, filled) = ([4, 3], populated(2));
+        let switches = [(asked, served(budgets[1], kind))];
+        let loads = vec![Load::default(), Load::default()];
+        let tree = served(budgets[0], kind);
+        let result = run_switched(&tree, loads, (&wakes, &filled), &switches, 500 * MS);
+        let [switched] = result.switched[..] else { panic!("{:?}", result.switched) };
+        let at = switched.began.as_ns();
+        if is_greedy {
+            assert_eq!((switched.cause, at), (Some(SwitchCause::Limit), asked + 20 * MS));
+        } else {
+            let since_frame = asked % (20 * MS);
+            let idle = asked.max(asked - since_frame + 5 * MS);
+            assert_eq!((switched.cause, at), (Some(SwitchCause::Idle), idle), "asked at {asked}");
+        }
+        // Two budgets may meet on each side of the switch, whatever the server.
+        let had = &result.had[0];
+        for (from, to, budget) in [(0, at, budgets[0]), (at, 500 * MS, budgets[1])] {
+            let most = (from..to).step_by(MS as usize / 2);
+            let most = most.map(|from| within(had, from, (from + 20 * MS).min(to))).max();
+            assert!(
+                most.unwrap_or(0) <= 2 * budget * MS + OVERRUN,
+                "{kind:?}: {most:?} of {budget}"
+            );
+        }
+        assert_eq!(result.stats[0].late, 0, "{kind:?}");
+    }
 }
