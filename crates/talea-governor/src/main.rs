@@ -5,6 +5,10 @@
 //! `talea execute` does with the programs that it starts. It may be killed and started again at any
 //! instant. [`talea_os::cgroup::handover`] has the states of a group between two governors.
 //!
+//! At SIGHUP the governor reads its file again, and the root switches to the new tree by the rule of
+//! [`talea_core::engine::SwitchRule`]. The file must have the same tasks; otherwise the old one
+//! remains in force.
+//!
 //! A program is started so: the starter writes 1 to `cgroup.freeze` of the empty group; a child
 //! sets its CPU and its policy and enters the group. The child stops there, and executes the
 //! program at the first order of the engine.

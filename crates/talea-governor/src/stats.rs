@@ -4,16 +4,23 @@ use crate::plan::Plan;
 use serde::Serialize;
 use std::io;
 use std::path::Path;
-use talea_core::Work;
+use talea_core::engine::SwitchCause;
+use talea_core::{Time, Work};
 use talea_exec::RunControl;
 
-/// Statistics of the root since the governor began. Times are in nanoseconds.
+/// Statistics of the root; those of tasks since the governor began. Times are in nanoseconds.
 #[derive(Debug, Serialize)]
 struct Statistics<'p> {
     root: &'p str,
-    /// Start of the run on CLOCK_MONOTONIC: the start of the first frame.
+    /// Label of the file in force.
+    governs: Option<&'p str>,
+    /// Start of the tree in force on CLOCK_MONOTONIC: the start of its first frame.
     zero_ns: u64,
-    /// Time of the last step, since the start.
+    /// Number of requested switches up to the tree in force.
+    switches: u64,
+    /// Cause of the last switch.
+    switched_at: Option<&'static str>,
+    /// Time of the last step, since the start of the tree in force.
     now_ns: u64,
     refused: u64,
     tasks: Vec<Task<'p>>,
@@ -35,8 +42,21 @@ struct Task<'p> {
     policy_changed: Option<String>,
 }
 
+/// Returns the cause of a switch in words.
+pub(crate) fn cause(cause: SwitchCause) -> &'static str {
+    match cause {
+        SwitchCause::FrameEnd => "the end of the frame",
+        SwitchCause::Idle => "an idle instant",
+        SwitchCause::Limit => "the limit, with pending jobs",
+    }
+}
+
 /// Writes the statistics to `path`, whole or not at all.
-pub(crate) fn write(path: &Path, plan: &Plan, control: &RunControl) -> io::Result<()> {
+pub(crate) fn write(
+    path: &Path,
+    (plan, label): (&Plan, Option<&str>),
+    control: &RunControl,
+) -> io::Result<()> {
     let roots = control.statistics();
     let Some((zero, root)) = control.zero().zip(roots.first()) else {
         return Err(io::Error::other("the run has not begun"));
@@ -59,8 +79,11 @@ pub(crate) fn write(path: &Path, plan: &Plan, control: &RunControl) -> io::Resul
     });
     let statistics = Statistics {
         root: &plan.root.name,
-        zero_ns: zero.as_ns(),
-        now_ns: root.now.as_ns(),
+        governs: label,
+        zero_ns: zero.saturating_add(root.tree.began.since(Time::ZERO)).as_ns(),
+        switches: root.tree.number,
+        switched_at: root.tree.cause.map(cause),
+        now_ns: root.now.max(root.tree.began).since(root.tree.began).as_ns(),
         refused: root.refused,
         tasks: tasks.collect(),
     };
