@@ -29,6 +29,8 @@ use talea_core::{Monotonic, Span, mutate};
 
 /// Maximum time between two observations while programs of the deployment may exist.
 pub const INSPECTION_PERIOD: Span = Span::from_ns(100_000_000);
+/// Time after which the machine orders a table from its governor again, if that is not in force.
+pub const ADJUST_PERIOD: Span = Span::from_ns(1_000_000_000);
 /// Time between the request to a program to finish and its kill.
 pub const STOP_GRACE: Span = Span::from_ns(5_000_000_000);
 
@@ -155,6 +157,7 @@ impl Deployment {
             Some(process) if self.stops.contains_key(&process) || state.inactive.is_some() => {
                 Condition::Stopping
             }
+            Some(_) if state.adjusts => Condition::NotReady,
             Some(_) if state.is_ready || spec.is_none_or(|spec| spec.health.ready.is_none()) => {
                 Condition::Running
             }
@@ -318,7 +321,7 @@ impl Deployment {
             if mutate!("deploy-unchanged", old == spec, false) {
                 return state.clone();
             }
-            state.changed(old.command == spec.command)
+            state.changed(&old.command, &spec.command)
         });
         self.tasks = states.collect();
         self.in_force = to;

@@ -9,7 +9,7 @@ pub struct Difference {
     pub new: Vec<String>,
     /// Tasks whose program starts again, because its command differs.
     pub restarted: Vec<String>,
-    /// Tasks whose program runs on with other attributes or another health.
+    /// Tasks whose program runs on with other attributes, another health or another table.
     pub adjusted: Vec<String>,
     /// Tasks that are equal in both: nothing is done.
     pub unchanged: Vec<String>,
@@ -25,7 +25,7 @@ impl Difference {
             let list = match old.and_then(|old| old.task(&task.name)) {
                 None => &mut difference.new,
                 Some(old) if old == task => &mut difference.unchanged,
-                Some(old) if old.command == task.command => &mut difference.adjusted,
+                Some(old) if old.command.is_same_program(&task.command) => &mut difference.adjusted,
                 Some(_) => &mut difference.restarted,
             };
             list.push(task.name.clone());

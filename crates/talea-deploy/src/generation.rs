@@ -20,6 +20,18 @@ impl FileHash {
         }
         FileHash(sha256(&all))
     }
+
+    /// Reads 64 hexadecimal digits; `None` for any other text.
+    pub fn parse(text: &str) -> Option<FileHash> {
+        let mut hash = [0; 32];
+        if text.len() != 64 || !text.is_ascii() {
+            return None;
+        }
+        for (at, byte) in hash.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+        }
+        Some(FileHash(hash))
+    }
 }
 
 impl fmt::Display for FileHash {
@@ -63,6 +75,18 @@ pub struct Command {
     pub role: Role,
 }
 
+impl Command {
+    /// Whether a program with this command can play a task with the command `other` without a
+    /// restart: the commands are equal, or a governor is to govern by another table.
+    pub fn is_same_program(&self, other: &Command) -> bool {
+        let role = match (self.role, other.role) {
+            (Role::Governor(_), Role::Governor(_)) => other.role,
+            (role, _) => role,
+        };
+        (&self.words, &self.user, role) == (&other.words, &other.user, other.role)
+    }
+}
+
 /// Part of a program in its root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Role {
@@ -72,7 +96,8 @@ pub enum Role {
     /// A governor schedules the threads: the program starts frozen, on these CPUs, in the control
     /// group of its task.
     Governed(CpuSet),
-    /// The program is the governor of its root, with the hash of what it governs.
+    /// The program is the governor of its root, with the hash of the table by which it governs. A
+    /// running governor changes its table ([`Effect::Adjust`](crate::Effect)).
     Governor(FileHash),
 }
 
@@ -90,7 +115,7 @@ pub struct Governed {
 }
 
 impl Governed {
-    /// Returns the hash, which differs if a governor must be replaced.
+    /// Returns the hash, which differs if a governor needs another table or other tasks.
     pub fn hash(&self) -> FileHash {
         let cpus = self.cpus.to_string();
         let first = [self.root.as_str(), &cpus, &self.system];

@@ -79,7 +79,8 @@ pub struct Program {
     pub process: ProcessId,
     /// Task for which it was started.
     pub task: String,
-    /// Command with which it was started.
+    /// Command with which it was started. The role of a governor has the table that it has reported
+    /// since the last [`Effect::Adjust`](crate::Effect), and zeros before that report.
     pub command: Command,
     /// Exit; `None` while the program runs.
     pub exit: Option<Exit>,
@@ -157,6 +158,15 @@ pub enum Effect {
     Forget {
         /// First process of the program.
         process: ProcessId,
+    },
+    /// Changes the table of a governor. It takes effect at the end of the frame, and the governor
+    /// reports that. Until a report, no observation has a table of the governor: an earlier order
+    /// may still take effect.
+    Adjust {
+        /// First process of the governor.
+        process: ProcessId,
+        /// Task of the governor.
+        task: Box<TaskSpec>,
     },
     /// Sets a value of a thread.
     Set {

@@ -40,7 +40,7 @@ pub mod status;
 mod task_state;
 pub mod text;
 
-pub use deployment::{Deployment, INSPECTION_PERIOD, STOP_GRACE};
+pub use deployment::{ADJUST_PERIOD, Deployment, INSPECTION_PERIOD, STOP_GRACE};
 pub use difference::Difference;
 pub use drift::{CONTENTION_WINDOW, MAX_REPAIRS, MAX_SETS, REFUSED_RETRY};
 pub use generation::{

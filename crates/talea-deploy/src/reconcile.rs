@@ -3,19 +3,20 @@
 //! Rules, in this order.
 //!
 //! 1. The exit of a program is handled once, and forgotten.
-//! 2. One program plays a task: it has the task's name and command. Every other program is stopped,
-//!    also a second one of the same task.
+//! 2. One program plays a task: it has the task's name and command, except for the table of a
+//!    governor. Every other program is stopped, also a second one of the same task.
 //! 3. A task starts its program if no program of its name runs, stops or is on its way, and no
 //!    process of an ended one is left.
 //! 4. The threads of a program that plays an active task have the task's attributes. Those of a
 //!    governed task have its CPUs: the governor sets their policies. A governed program whose CPUs
-//!    are contended has failed, and is killed.
+//!    are contended has failed, and is killed. A governor that is ready and has another table gets
+//!    the one of its task, again and again until it reports that.
 //! 5. A governed program must be ready in time from the readiness of its governor on. Before, it is
 //!    frozen.
 //!
 //! No rule orders a governor and its programs: decision 26 has the states of a root without one.
 
-use crate::deployment::{Deployment, INSPECTION_PERIOD, STOP_GRACE, Stop};
+use crate::deployment::{ADJUST_PERIOD, Deployment, INSPECTION_PERIOD, STOP_GRACE, Stop};
 use crate::drift::{Action, KINDS, missing};
 use crate::generation::{Role, TaskSpec};
 use crate::ids::{EffectNumber, ProcessId, SettingKind};
@@ -94,7 +95,7 @@ impl Deployment {
         let mut surplus = Vec::new();
         for program in &observation.programs {
             let task = by_name.get(program.task.as_str()).copied();
-            let task = task.filter(|&task| specs[task].command == program.command);
+            let task = task.filter(|&task| specs[task].command.is_same_program(&program.command));
             if let Some(exit) = program.exit {
                 self.emit(Effect::Forget { process: program.process });
                 let is_new = self.forgotten.insert(program.process);
@@ -154,6 +155,7 @@ impl Deployment {
         state.pending = state.pending.filter(|start| *start > seen);
         let was_ready = state.is_ready;
         state.is_ready |= program.is_ready;
+        state.adjusts = program.command != spec.command;
         if spec.governed.is_some() && !was_ready && program.is_ready {
             self.governor_is_ready(spec.root, now);
         }
@@ -208,6 +210,7 @@ impl Deployment {
             Role::Governed(_) => mutate!("deploy-governed", &[SettingKind::Cpus], &KINDS),
             Role::Governor(_) => &[],
         };
+        self.adjust(index, spec, program, seen, now);
         let mut has_left = false;
         let mut old = std::mem::take(&mut self.tasks[index].threads);
         for thread in &program.threads {
@@ -237,6 +240,31 @@ impl Deployment {
         if mutate!("deploy-left-cpus", has_left, false) {
             self.fail(index, spec, FailureCause::LeftCpus, now);
             self.stop(program.process, Span::ZERO, seen, now);
+        }
+    }
+
+    /// Orders the table of the task from its governor, if that has another one. A governor that is
+    /// not ready has not read its table, and would end by the signal.
+    fn adjust(
+        &mut self,
+        index: usize,
+        spec: &TaskSpec,
+        program: &Program,
+        seen: EffectNumber,
+        now: Monotonic,
+    ) {
+        let state = &mut self.tasks[index];
+        if !state.adjusts {
+            state.adjusted = None;
+            return;
+        }
+        let is_due = state.adjusted.is_none_or(|(adjust, at)| {
+            mutate!("deploy-adjust-again", adjust <= seen && at + ADJUST_PERIOD <= now, false)
+        });
+        if program.is_ready && is_due {
+            let task = Box::new(spec.clone());
+            let adjust = self.emit(Effect::Adjust { process: program.process, task });
+            self.tasks[index].adjusted = Some((adjust, now));
         }
     }
 

@@ -11,7 +11,7 @@
 //! An apply makes every task active again.
 
 use crate::drift::{KINDS, ThreadState};
-use crate::generation::TaskSpec;
+use crate::generation::{Command, TaskSpec};
 use crate::ids::{EffectNumber, ProcessId, SettingKind, ThreadId};
 use crate::inactive::Inactive;
 use crate::input::FailureCause;
@@ -34,6 +34,10 @@ pub(crate) struct TaskState {
     /// The last start, until an observation that includes it.
     pub(crate) pending: Option<EffectNumber>,
     pub(crate) is_ready: bool,
+    /// Whether the program is a governor whose table in force is not that of the task.
+    pub(crate) adjusts: bool,
+    /// The last order to change the table, and its time.
+    pub(crate) adjusted: Option<(EffectNumber, Monotonic)>,
     /// Whether a late readiness was reported and ignored.
     pub(crate) is_late: bool,
     pub(crate) counters: Counters,
@@ -81,10 +85,10 @@ impl TaskState {
         })
     }
 
-    /// Returns the state under a task that has changed. A program that runs with the same command
-    /// continues.
-    pub(crate) fn changed(&self, is_same_command: bool) -> TaskState {
-        if !is_same_command {
+    /// Returns the state under a task whose command was `old` and is `new`. A program that can play
+    /// the task continues.
+    pub(crate) fn changed(&self, old: &Command, new: &Command) -> TaskState {
+        if !old.is_same_program(new) {
             return TaskState::default();
         }
         TaskState {
@@ -92,6 +96,7 @@ impl TaskState {
             started_at: self.started_at,
             pending: self.pending,
             is_ready: self.is_ready,
+            adjusts: self.process.is_some() && (self.adjusts || old != new),
             counters: self.counters,
             ..TaskState::default()
         }
@@ -104,14 +109,14 @@ impl TaskState {
             self.started_at = Some(now);
         }
         self.process = Some(process);
-        (self.is_ready, self.is_late) = (false, false);
+        (self.is_ready, self.is_late, self.adjusted) = (false, false, None);
         self.threads.clear();
     }
 
     /// Notes that the program is gone.
     pub(crate) fn end(&mut self) {
-        (self.process, self.started_at, self.pending) = (None, None, None);
-        self.is_ready = false;
+        (self.process, self.started_at, self.pending, self.adjusted) = (None, None, None, None);
+        (self.is_ready, self.adjusts) = (false, false);
         self.threads.clear();
     }
 

@@ -10,7 +10,7 @@ use crate::attributes;
 use crate::clients::Clients;
 use crate::failure::Failure;
 use crate::log::{event_text, log};
-use crate::programs::{Programs, Ready};
+use crate::programs::{ProgramReport, Programs, Ready};
 use crate::reservation::Reservation;
 use crate::store::{Store, numbered};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -174,18 +174,23 @@ impl Driver {
         }
     }
 
-    /// Reads reports of programs. Returns whether a program is ready.
+    /// Reads reports of programs. Returns whether a program is ready, or has another table.
     fn receive_reports(&mut self) -> bool {
         let mut is_ready = false;
         for _ in 0..MAX_REPORTS {
             let Some((text, sender)) = self.notify.receive() else { break };
-            let says_ready = text.lines().any(|line| line == "READY=1");
-            let Some(pid) = sender.and_then(|sender| sender.pid).filter(|_| says_ready) else {
+            let report = ProgramReport::of(&text);
+            let is_report = report != ProgramReport::default();
+            let Some(pid) = sender.and_then(|sender| sender.pid).filter(|_| is_report) else {
                 continue;
             };
-            match self.programs.note_ready(pid) {
+            match self.programs.note_report(pid, report) {
                 Ready::Now(task) => {
                     log(&format!("{task}: is ready"));
+                    is_ready = true;
+                }
+                Ready::Adjusted(task) => {
+                    log(&format!("{task}: its table is in force"));
                     is_ready = true;
                 }
                 Ready::Before => {}
@@ -293,6 +298,7 @@ impl Driver {
                 self.programs.forget(process);
                 Ok(())
             }
+            Effect::Adjust { process, task } => self.programs.adjust(process, &task),
             Effect::Set { thread, setting } => {
                 mutate!("deployd-set", attributes::set(thread, &setting), Ok(()))
             }

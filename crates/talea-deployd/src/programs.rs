@@ -94,10 +94,31 @@ enum State {
     Ended(Option<Exit>),
 }
 
-/// Meaning of a report of readiness.
+/// Report of a program to the socket for readiness.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProgramReport {
+    is_ready: bool,
+    /// Hash of the table in force, from a governor.
+    governs: Option<FileHash>,
+}
+
+impl ProgramReport {
+    /// Reads a report. One that says nothing is the default.
+    pub(crate) fn of(text: &str) -> ProgramReport {
+        let governs = text.lines().find_map(|line| line.strip_prefix("X_TALEA_GOVERNS="));
+        ProgramReport {
+            is_ready: text.lines().any(|line| line == "READY=1"),
+            governs: governs.and_then(FileHash::parse),
+        }
+    }
+}
+
+/// Meaning of a report.
 pub(crate) enum Ready {
     /// The program of this task is ready from now on.
     Now(String),
+    /// The governor of this task governs by another table from now on.
+    Adjusted(String),
     /// The program was ready before.
     Before,
     /// The sender is no process of a program.
@@ -305,9 +326,8 @@ impl Programs {
 
     /// Returns the command line of a governor, after its file and its groups exist.
     fn governor_words(&self, governed: &Governed) -> io::Result<Vec<OsString>> {
-        let file = self.systems.join(file_name(&governed.root));
-        let (system, statistics) = (file.with_extension("toml"), file.with_extension("json"));
-        write(&system, &governed.system).map_err(io::Error::other)?;
+        let system = self.write_system(governed)?;
+        let statistics = system.with_extension("json");
         let governor = launch::internal_program(GOVERNOR)?;
         // It runs as root.
         check_trusted(&governor).map_err(io::Error::other)?;
@@ -323,6 +343,35 @@ impl Programs {
             words.extend(["--group".into(), group]);
         }
         Ok(words)
+    }
+
+    /// Changes the table of a governor: writes its file, and lets the governor read it again.
+    pub(crate) fn adjust(&mut self, process: ProcessId, task: &TaskSpec) -> Result<(), Errno> {
+        let found = self.by_name.iter_mut().find(|(_, program)| program.process == process);
+        let (Some(governed), Some((name, program))) = (&task.governed, found) else {
+            return Ok(());
+        };
+        program.instance.command.role = Role::Governor(FileHash::default());
+        let (name, instance) = (name.clone(), program.instance.clone());
+        self.write(&name, &instance);
+        let State::Running { handle, .. } = &self.by_name[&name].state else { return Ok(()) };
+        let adjusted = self.write_system(governed).and_then(|_| {
+            let hangup = rustix::process::Signal::HUP.as_raw();
+            handle.signal(hangup)
+        });
+        adjusted.map_err(|error| {
+            log(&format!("{}: its table was not changed: {error}", task.name));
+            Errno(error.raw_os_error().unwrap_or(rustix::io::Errno::INVAL.raw_os_error()))
+        })
+    }
+
+    /// Writes the file of a governor. Its first line has the hash of the table, which the governor
+    /// repeats in its reports.
+    fn write_system(&self, governed: &Governed) -> io::Result<PathBuf> {
+        let system = self.systems.join(file_name(&governed.root)).with_extension("toml");
+        let text = format!("# governs {}\n{}", governed.hash(), governed.system);
+        write(&system, &text).map_err(io::Error::other)?;
+        Ok(system)
     }
 
     /// Returns the path of the group of a governed task. A task on other CPUs has another group:
@@ -408,20 +457,27 @@ impl Programs {
         }
     }
 
-    /// Notes that the process `sender` has reported that its program is ready.
-    pub(crate) fn note_ready(&mut self, sender: Tid) -> Ready {
+    /// Notes what the process `sender` has reported about its program.
+    pub(crate) fn note_report(&mut self, sender: Tid, report: ProgramReport) -> Ready {
         let Ok(group) = program_group::of_process(sender) else { return Ready::Foreign };
         let is_its = |program: &OneProgram| {
             mutate!("deployd-ready-sender", group.starts_with(program.group.path()), true)
         };
         let found = self.by_name.iter_mut().find(|(_, program)| is_its(program));
         let Some((name, program)) = found else { return Ready::Foreign };
-        if std::mem::replace(&mut program.instance.is_ready, true) {
+        let before = program.instance.clone();
+        program.instance.is_ready |= report.is_ready;
+        if let (Role::Governor(table), Some(governs)) =
+            (&mut program.instance.command.role, report.governs)
+        {
+            *table = governs;
+        }
+        if program.instance == before {
             return Ready::Before;
         }
         let (name, instance) = (name.clone(), program.instance.clone());
         self.write(&name, &instance);
-        Ready::Now(instance.task)
+        if before.is_ready { Ready::Adjusted(instance.task) } else { Ready::Now(instance.task) }
     }
 
     fn of(&self, process: ProcessId) -> Option<&OneProgram> {

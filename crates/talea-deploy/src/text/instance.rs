@@ -16,7 +16,8 @@ pub struct Instance {
     pub boot: String,
     /// Task for which it was started.
     pub task: String,
-    /// Command with which it was started.
+    /// Command with which it was started. The role of a governor has the table that it has reported
+    /// since the last [`Effect::Adjust`](crate::Effect), and zeros before that report.
     pub command: Command,
     /// Path of its control group. No other program has had it. The programs of a governed task
     /// share one, one after the other.

@@ -169,16 +169,8 @@ impl TryFrom<GovernedText> for Governed {
 
 /// Reads a hash in hexadecimal digits.
 pub(super) fn sha256_of(text: &str) -> Result<FileHash, TextError> {
-    let wrong =
-        || TextError::Malformed("sha256 is not a number of 64 hexadecimal digits".to_owned());
-    let mut hash = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return Err(wrong());
-    }
-    for (at, byte) in hash.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| wrong())?;
-    }
-    Ok(FileHash(hash))
+    let why = "sha256 is not a number of 64 hexadecimal digits";
+    FileHash::parse(text).ok_or_else(|| TextError::Malformed(why.to_owned()))
 }
 
 fn cpus(text: &str) -> Result<CpuSet, TextError> {

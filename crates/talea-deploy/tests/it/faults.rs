@@ -7,16 +7,16 @@ use std::sync::Arc;
 use talea_core::{Attr, CpuSet, Policy};
 use talea_deploy::input::Exit;
 use talea_deploy::{
-    Generation, INSPECTION_PERIOD, OnFailure, REFUSED_RETRY, Request, RestartOn, STOP_GRACE,
-    TaskSpec, ThreadId,
+    ADJUST_PERIOD, Generation, INSPECTION_PERIOD, OnFailure, REFUSED_RETRY, Request, RestartOn,
+    STOP_GRACE, TaskSpec, ThreadId,
 };
 
 /// Maximum number of wake-ups after the last fault until the observed state is the desired one: the
-/// end of a trial (2 s), a stop by kill, the longest back-off (10 s, of a governor) and a refused
-/// value that is set again, at one wake-up for each inspection, and one more for each of the other
-/// timers.
+/// end of a trial (2 s), a stop by kill, the longest back-off (10 s, of a governor), a refused
+/// value that is set again and a table that is ordered again, at one wake-up for each inspection,
+/// and one more for each of the other timers.
 fn max_steps() -> u64 {
-    let lengths = [ms(2_000), STOP_GRACE, ms(10_000), REFUSED_RETRY];
+    let lengths = [ms(2_000), STOP_GRACE, ms(10_000), REFUSED_RETRY, ADJUST_PERIOD];
     let total: u64 = lengths.iter().map(|length| length.as_ns()).sum();
     2 * (total / INSPECTION_PERIOD.as_ns()) + 20
 }
@@ -56,7 +56,7 @@ fn random_generation(world: &mut World, number: u64) -> Arc<Generation> {
             _ => tasks.push(random_task(world, name)),
         }
     }
-    let system = ["a table", "another table"][usize::from(world.rng.chance(20))];
+    let system = ["a table", "another table"][usize::from(world.rng.chance(40))];
     generation_with(number, tasks, system)
 }
 
@@ -198,6 +198,8 @@ fn d1_d2_after_the_faults_the_observed_state_is_the_desired_one() {
         "delays",
         "starts",
         "starts of governors",
+        "adjustments",
+        "lost reports",
         "exits",
         "vanished",
         "threads changed",

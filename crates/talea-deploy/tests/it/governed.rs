@@ -5,7 +5,8 @@ use std::sync::Arc;
 use talea_core::CpuSet;
 use talea_deploy::input::{Exit, FailureCause, Refusal, StopSignal};
 use talea_deploy::{
-    Difference, Effect, Event, Generation, Governed, InvalidGeneration, Request, Role, TaskSpec,
+    Difference, Effect, Event, FileHash, Generation, Governed, InvalidGeneration, Request, Role,
+    TaskSpec,
 };
 
 fn two() -> Vec<TaskSpec> {
@@ -133,7 +134,7 @@ fn d24_a_governor_starts_again_without_end_and_its_programs_stay() {
 }
 
 #[test]
-fn d25_another_table_replaces_the_governor_alone() {
+fn d25_another_table_keeps_the_governor_and_its_programs() {
     let mut world = World::new(1);
     world.apply(&generation(1, two()), None);
     world.run(ms(500));
@@ -147,20 +148,57 @@ fn d25_another_table_replaces_the_governor_alone() {
     let old = generation(3, vec![governed("a", "one"), governed("b", "two")]);
     let other = generation_with(3, vec![governed("a", "one"), governed("b", "two")], "another");
     let difference = Difference::between(Some(&old), &other);
-    assert_eq!(
-        (&difference.restarted[..], difference.unchanged.len()),
-        (&[GOVERNOR.into()][..], 2)
-    );
+    assert_eq!((&difference.adjusted[..], difference.unchanged.len()), (&[GOVERNOR.into()][..], 2));
+    world.changes.clear();
     world.apply(&other, Some(ms(2_000)));
+    // The frame has not ended, so the generation cannot be confirmed.
+    let request = world.ask(Request::Confirm);
+    let not_ready = Refusal::NotReady { task: GOVERNOR.to_owned() };
+    assert_eq!(world.answer(request), Some(Err(not_ready)));
     world.run(ms(1_000));
-    assert_eq!(["a", "b"].map(|name| world.only(name)), programs);
-    let second = world.only(GOVERNOR);
-    assert_ne!(second, governor);
+    let table = |world: &World| world.programs[&world.only(GOVERNOR)].governs.clone();
+    assert_eq!(Some(&table(&world)), other.task(GOVERNOR).map(|task| &task.command));
+    assert!(matches!(world.changes[..], [Effect::Adjust { .. }]), "{:?}", world.changes);
     // The rollback brings the first table back.
-    world.run(ms(8_000));
+    world.run(ms(2_000));
     assert_eq!(world.difference(), None);
-    assert_eq!(["a", "b"].map(|name| world.only(name)), programs);
-    assert_ne!(world.only(GOVERNOR), second);
+    assert_eq!(Some(&table(&world)), old.task(GOVERNOR).map(|task| &task.command));
+    assert_eq!(
+        (["a", "b"].map(|name| world.only(name)), world.only(GOVERNOR)),
+        (programs, governor)
+    );
+    world.ask_ok(Request::RollBack { to: Some(generation_with(9, two(), "a third")) });
+    world.run(ms(6_000));
+    assert_eq!((world.difference(), world.only(GOVERNOR)), (None, governor));
+}
+
+#[test]
+fn d31_a_kill_of_the_governor_or_of_the_machine_amid_a_change_of_the_table_changes_nothing_else() {
+    for (kill, wait) in (0..3).flat_map(|kill| (0..40).map(move |wait| (kill, 10 * wait))) {
+        let mut world = World::new(1);
+        world.apply(&generation(1, two()), None);
+        world.run(ms(500));
+        let programs = ["a", "b"].map(|name| world.only(name));
+        let governor = world.only(GOVERNOR);
+        let other = generation_with(2, two(), "another");
+        world.apply(&other, None);
+        world.run(ms(wait));
+        match kill {
+            0 => world.exit(GOVERNOR, Exit::Signal(9)),
+            1 => world.crash(),
+            // The report of the governor is lost.
+            _ => {
+                let of = world.programs.get_mut(&governor).expect("it runs");
+                of.command.role = Role::Governor(FileHash::default());
+            }
+        }
+        world.run(ms(4_000));
+        assert_eq!(world.difference(), None);
+        assert_eq!(["a", "b"].map(|name| world.only(name)), programs);
+        assert_eq!(world.only(GOVERNOR) == governor, kill > 0, "{kill} after {wait} ms");
+        let command = &world.programs[&world.only(GOVERNOR)].command;
+        assert_eq!(Some(command), other.task(GOVERNOR).map(|task| &task.command));
+    }
 }
 
 #[test]

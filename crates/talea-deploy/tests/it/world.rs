@@ -14,6 +14,8 @@ use talea_deploy::{
 };
 
 pub(crate) const MS: u64 = 1_000_000;
+/// Time from the order of another table until it is in force.
+const FRAME: Span = Span::from_ns(150 * MS);
 /// Time from the start of a program until it is ready.
 const READY_AFTER: Span = Span::from_ns(50 * MS);
 
@@ -94,7 +96,12 @@ pub(crate) fn generation_with(
 #[derive(Clone, Debug)]
 pub(crate) struct Instance {
     pub(crate) task: String,
+    /// The role of a governor has the table that it has reported last.
     pub(crate) command: Command,
+    /// Command with the table in force.
+    pub(crate) governs: Command,
+    /// Command with an ordered table, and the end of the frame.
+    pub(crate) ordered: Option<(Monotonic, Command)>,
     pub(crate) exit: Option<Exit>,
     pub(crate) ready_at: Monotonic,
     pub(crate) threads: BTreeMap<ThreadId, Attr>,
@@ -300,6 +307,22 @@ impl World {
                     }
                 }
             }
+            Effect::Adjust { process, task } => {
+                self.check_adjust(*process, task);
+                self.changes.push(effect.clone());
+                self.count("adjustments");
+                self.end_frames();
+                if let Some(program) = self.programs.get_mut(process) {
+                    let command = task.command.clone();
+                    program.command.role = Role::Governor(FileHash::default());
+                    if program.ordered.is_none() && program.governs == command {
+                        program.command = command;
+                    } else {
+                        let due = program.ordered.as_ref().map_or(self.now + FRAME, |of| of.0);
+                        program.ordered = Some((due, command));
+                    }
+                }
+            }
             Effect::Report(event) => self.events.push(event.clone()),
             Effect::Answer { request, answer } => {
                 assert_eq!(self.answer(*request), None, "answered twice");
@@ -316,7 +339,17 @@ impl World {
         let ready_at = if self.never_ready { Monotonic::NEVER } else { self.now + READY_AFTER };
         let threads = BTreeMap::from([(main, attr)]);
         let exit = (self.fails_to_govern && task == GOVERNOR).then_some(Exit::Code(3));
-        let program = Instance { task, command, exit, ready_at, threads, ignores_terminate };
+        let (governs, ordered) = (command.clone(), None);
+        let program = Instance {
+            task,
+            command,
+            governs,
+            ordered,
+            exit,
+            ready_at,
+            threads,
+            ignores_terminate,
+        };
         self.programs.insert(process, program);
     }
 
@@ -325,7 +358,24 @@ impl World {
         self.next_id
     }
 
-    fn observation(&self) -> Observation {
+    /// Puts ordered tables in force whose frame has ended. Reports of that may be lost.
+    fn end_frames(&mut self) {
+        let is_due = |&mut (at, _): &mut (Monotonic, Command)| at <= self.now;
+        let mut lost = 0;
+        for program in self.programs.values_mut() {
+            let Some((_, command)) = program.ordered.take_if(is_due) else { continue };
+            program.governs = command;
+            if self.rng.chance(self.faults.lost_effect) {
+                lost += 1;
+            } else {
+                program.command = program.governs.clone();
+            }
+        }
+        *self.tally.entry("lost reports").or_default() += lost;
+    }
+
+    fn observation(&mut self) -> Observation {
+        self.end_frames();
         let programs = self.programs.iter().map(|(&process, program)| Program {
             process,
             task: program.task.clone(),
@@ -350,6 +400,17 @@ impl World {
             assert_eq!(task, spec);
         }
         assert_eq!(self.running(&task.name).count(), 0, "two programs play {}", task.name);
+    }
+
+    /// Checks the order of a table: the governor is ready, and the table is that of its root.
+    fn check_adjust(&self, process: ProcessId, task: &TaskSpec) {
+        let generation = self.disk.in_force.as_ref().expect("a table without a generation");
+        if self.queue.iter().all(|(_, effect)| !matches!(effect, Effect::Store(_))) {
+            assert_eq!(Some(task), generation.task(GOVERNOR));
+        }
+        let Some(program) = self.programs.get(&process) else { return };
+        assert!(program.command.is_same_program(&task.command), "it starts again");
+        assert!(program.ready_at <= self.now, "the signal ends a governor that is not ready");
     }
 
     /// Checks a set: the thread belongs to a task in force, whose value it is.
@@ -401,7 +462,8 @@ impl World {
             let Some(spec) = specs.iter().find(|spec| spec.name == program.task) else {
                 return Some(format!("{} is not in force", program.task));
             };
-            if program.exit.is_some() || program.command != spec.command {
+            let commands = [&program.command, &program.governs];
+            if program.exit.is_some() || commands != [&spec.command; 2] {
                 return Some(format!("{} has another program", program.task));
             }
         }
