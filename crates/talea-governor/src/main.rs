@@ -5,7 +5,7 @@
 //! `talea execute` does with the programs that it starts. It may be killed and started again at any
 //! instant. [`talea_os::cgroup::handover`] has the states of a group between two governors.
 //!
-//! At SIGHUP the governor reads its file again, and the root switches to the new tree by the rule of
+//! At SIGHUP the governor reads its file again, and the root switches to the new tree by
 //! [`talea_core::engine::SwitchRule`]. The file must have the same tasks; otherwise the old one
 //! remains in force.
 //!

@@ -6,6 +6,7 @@ mod governed;
 mod kills;
 mod reservation;
 mod rights;
+mod tables;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
