@@ -106,8 +106,8 @@ impl SwitchRule {
         self.major_frame
     }
 
-    /// Returns the longest period of a task, a server or a table. A task that never ends its job has
-    /// the period [`MAX_RUN`], which does not count.
+    /// Returns the longest period of a task, a server or a table. The period of a task that never
+    /// ends its job is [`MAX_RUN`], which does not count.
     pub fn longest_period(&self) -> Span {
         self.longest_period
     }
@@ -186,17 +186,15 @@ mod tests {
         let slots = vec![Slot { start: Span::ZERO, end: span(1), owner: 0 }];
         let policy = PolicySpec::Partitions { frame: span(frame), slots, lending: false };
         let spec = SchedulerSpec::new("table", policy);
-        match parent {
-            Some(parent) => tree.scheduler(parent, spec),
-            None => {
-                *tree = Tree::new(1, spec);
-                Tree::ROOT
-            }
-        }
+        let Some(parent) = parent else {
+            *tree = Tree::new(1, spec);
+            return Tree::ROOT;
+        };
+        tree.scheduler(parent, spec)
     }
 
     #[test]
-    fn nested_tables_switch_at_the_common_end_of_their_frames() {
+    fn d30_nested_tables_switch_at_the_common_end_of_their_frames() {
         let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
         let root = table(&mut tree, None, 20);
         let inner = table(&mut tree, Some(root), 30);
@@ -221,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_without_a_table_switches_when_idle_or_after_its_longest_period() {
+    fn d32_a_tree_without_a_table_switches_when_idle_or_after_its_longest_period() {
         let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
         let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
         server.reservation =
