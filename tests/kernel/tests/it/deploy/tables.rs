@@ -37,10 +37,11 @@ fn table(split: u64) -> String {
         text += &slot(owner, length);
     }
     for (at, task) in TASKS.iter().chain(&["none"]).enumerate() {
-        text += &format!(
+        let part = format!(
             "[[scheduler]]\nname = \"p{at}\"\nin = \"cpu\"\npolicy = \"fp\"\n[[task]]\n\
              name = \"{task}\"\nin = \"p{at}\"\npriority = 100\nprogram = [\"/bin/true\"]\n"
         );
+        text += &part;
         if at == 0 {
             text += "period = \"40ms\"\ncost = \"1ms\"\n";
         }

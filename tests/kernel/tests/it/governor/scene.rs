@@ -96,7 +96,10 @@ pub(crate) fn is_possible() -> bool {
         return false;
     }
     let Some(top) = cgroup::mount_point() else { return false };
-    let path = top.join(format!("talea-test-probe-{}", std::process::id()));
+    // Tests ask at the same time.
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let path = top.join(format!("talea-test-probe-{}-{number}", std::process::id()));
     let opened = std::fs::create_dir(&path)
         .and_then(|()| Cgroup::open(path.clone()))
         .and_then(|group| WakeupWatch::open_group(&group, cpu()));
