@@ -151,6 +151,7 @@ impl Files<'_> {
         }
         let mut changes = root.surroundings.changes;
         changes.sort_by_key(|&(at, _)| at);
+        self.note_switch();
         let number = self.requests + 1;
         let request = SwitchRequest { number, tree: &root.tree, changes };
         if self.control.request_switch(0, request)? {

@@ -15,7 +15,7 @@
 //! 2. It exchanges the engines. The time of the new engine begins at the switch instant, even if
 //!    the step is later: the first slots of the new tables begin there.
 //! 3. It releases each pending job again, at time zero of the new engine. Statistics count the
-//!    response and the deadline of such a job from its first release.
+//!    response and the deadline of the first such job of a task from its first release.
 //! 4. The orders of the new engine follow in the same step.
 //!
 //! The programs stay as they are: an idle program remains idle, and a frozen one has a job.
@@ -28,10 +28,12 @@
 //!   instant has more supply than the analysis of its tree assumes.
 //! - A window that contains the instant has at most the supply of both parts. Only a job that is
 //!   pending at the instant has such a window. At an idle instant there is no such job. At the end
-//!   of a frame, such a job meets one more budget of each server of its own partition, but nothing
-//!   of other partitions, because the slots of the new tree keep them apart.
+//!   of a frame, such a job meets one more budget of each server that may preempt it. If the table
+//!   is at the root, these are servers of its own partition only.
 //! - Consumption that was not charged to the old engine is not charged to the new one: it lies
 //!   before the instant, except for the lateness of the step.
+//!
+//! Limit: a job that waits for its enforced separation is released at the switch instant, too.
 //!
 //! Absent on purpose: roots with threads of the run. Their workers step the root, and their release
 //! timers are in the time of the run.
