@@ -44,6 +44,7 @@ pub(crate) fn description(bytes: &[u8]) {
                 return;
             }
             reads_back(&system);
+            system.modes.iter().for_each(|mode| reads_back(&mode.system));
             for root in &system.roots {
                 let machine = root.tree.build().expect("what was accepted can be built");
                 assert_eq!(machine.tasks(), root.tasks.len());
@@ -69,9 +70,10 @@ fn reads_back(system: &System) {
     }
     let again = system::read(&text, "again", &())
         .unwrap_or_else(|found| panic!("{}\n{text}", diagnostic::render(&found, false)));
-    // Lines are the text's, and there are functions in it, which know no equality.
+    // Lines are the text's, and there are functions in it, which know no equality. The text has the
+    // system of one mode.
     let shown = |system: &System| {
-        let mut system = System { warnings: Vec::new(), ..system.clone() };
+        let mut system = System { warnings: Vec::new(), modes: Vec::new(), ..system.clone() };
         system.expectations.iter_mut().for_each(|expectation| expectation.line = 0);
         system.chains.iter_mut().for_each(|chain| chain.line = 0);
         format!("{system:#?}")

@@ -51,6 +51,7 @@ impl Application {
             chains,
             expectations,
             warnings,
+            modes: Vec::new(),
         };
         let text = system::write(&system).map_err(|error| Error::Declared(error.to_string()))?;
         let registry = self.config.registry().map_err(|name| {

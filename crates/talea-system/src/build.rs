@@ -192,6 +192,7 @@ pub(super) fn system<'d>(
             .map(|(expectation, _)| expectation.clone())
             .collect(),
         warnings: Vec::new(),
+        modes: Vec::new(),
     })
 }
 

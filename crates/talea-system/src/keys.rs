@@ -1,7 +1,7 @@
 //! Keys of a system file, each once. [`talea_config::key`] has the types of the list.
 
 use Section::{
-    Accelerator, Chain, Change, Channel, CriticalSection, Curve, Entry, Expect, Overheads,
+    Accelerator, Chain, Change, Channel, CriticalSection, Curve, Entry, Expect, Mode, Overheads,
     Resource, Restart, Scheduler, Slot, Stall, Suspension, Task, Top, Version,
 };
 use talea_config::key::Form::{
@@ -50,6 +50,8 @@ pub enum Section {
     Change,
     /// `[[expect]]`
     Expect,
+    /// `[[mode]]`
+    Mode,
 }
 
 impl FileSection for Section {
@@ -75,6 +77,7 @@ impl FileSection for Section {
             Section::Stall => "[[stall]]",
             Section::Change => "[[change]]",
             Section::Expect => "[[expect]]",
+            Section::Mode => "[[mode]]",
         }
     }
 
@@ -88,7 +91,7 @@ impl FileSection for Section {
 }
 
 /// Sections of a system file, in the order of the manual.
-pub const SECTIONS: [Section; 18] = [
+pub const SECTIONS: [Section; 19] = [
     Top,
     Scheduler,
     Slot,
@@ -107,6 +110,7 @@ pub const SECTIONS: [Section; 18] = [
     Stall,
     Change,
     Expect,
+    Mode,
 ];
 
 /// Policies, in the order of the manual. Programs may add names of their own.
@@ -157,6 +161,7 @@ pub const KEYS: &[Key<Section>] = &[
     key(Top, "stall", Table, "[[stall]]").default("none").means("An interval without progress on a CPU."),
     key(Top, "change", Table, "[[change]]").default("none").means("A change of battery, mode or permissions."),
     key(Top, "expect", Table, "[[expect]]").default("nothing").means("An expectation that a run must meet."),
+    key(Top, "mode", Table, "[[mode]]").default("it has one").means("One of several sets of tasks and parameters."),
     // [[scheduler]]
     key(Scheduler, "name", Text, "\"cpu0\"")
         .default("required")
@@ -588,4 +593,27 @@ pub const KEYS: &[Key<Section>] = &[
         .default("not checked")
         .range("above 0")
         .means("Maximum response time."),
+    // [[mode]]
+    key(Mode, "name", Text, "\"landing\"")
+        .default("required")
+        .range("1 to 63 letters, digits, `_`, `-` and `.`; unique among modes")
+        .means("Name for commands and reports."),
+    key(Mode, "tasks", Texts, "[\"camera\", \"loop*\"]")
+        .default("all")
+        .range("names of tasks, or their beginnings with `*`")
+        .means("The tasks that run in the mode."),
+    key(Mode, "initial", Boolean, "true")
+        .default("`true` for the first mode, if no other mode says so")
+        .means("Whether the system starts in the mode."),
+    key(Mode, "fallback", Boolean, "true")
+        .default("`false`")
+        .means("Whether failures lead to the mode."),
+    key(Mode, "task", Table, "[[mode.task]]")
+        .default("as in the file")
+        .range("`name` of a task of this file, and keys of `[[task]]`")
+        .means("The keys of a task that differ in the mode."),
+    key(Mode, "scheduler", Table, "[[mode.scheduler]]")
+        .default("as in the file")
+        .range("`name` of a scheduler of this file, and keys of `[[scheduler]]`")
+        .means("The keys of a scheduler that differ in the mode."),
 ];

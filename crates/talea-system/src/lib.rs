@@ -14,6 +14,7 @@ mod build;
 mod draft;
 mod include;
 pub mod keys;
+mod modes;
 mod read;
 mod registry;
 mod system;
@@ -22,7 +23,7 @@ mod write;
 
 pub use include::{Beside, Include, folded};
 pub use registry::Registry;
-pub use system::{Chain, ChainTask, Expectation, Root, System};
+pub use system::{Chain, ChainTask, Expectation, Mode, Root, System};
 pub use talea_config::{Diagnostic, diagnostic};
 pub use write::{Unwritable, write};
 
@@ -55,13 +56,26 @@ pub fn read_with(
     let sources: Vec<Source<'_>> =
         parts.iter().map(|part| Source::new(&part.origin, &part.text)).collect();
     let mut findings: Vec<Findings<'_>> = sources.iter().map(Findings::new).collect();
-    let mut draft = draft::Draft::default();
-    for (file, part) in parts.iter().enumerate() {
+    let mut documents = Vec::new();
+    for (part, findings) in parts.iter().zip(&mut findings) {
         let (document, errors) = DeTable::parse_recoverable(&part.text);
-        if syntax::report(errors, document.get_ref(), &mut findings[file]) {
-            read::file(document.get_ref(), file, registry, &mut draft, &mut findings[file]);
-        }
+        let is_whole = syntax::report(errors, document.get_ref(), findings);
+        documents.push(if is_whole { document.into_inner() } else { DeTable::new() });
     }
+    if documents.iter().any(|document| document.contains_key("mode")) {
+        modes::system(&documents, registry, findings)
+    } else {
+        system_of(&documents, registry, findings)
+    }
+}
+
+/// Returns the system that the tables of all files describe. The tables have no modes.
+fn system_of(
+    documents: &[DeTable<'_>],
+    registry: &Registry,
+    mut findings: Vec<Findings<'_>>,
+) -> Result<System, Vec<Diagnostic>> {
+    let draft = draft_of(documents, registry, &mut findings);
     if draft.schedulers.is_empty() && findings.iter().all(|found| !found.has_errors()) {
         let remedy = "add a line `[[scheduler]]`, then `name` and `policy`";
         findings[0].error(
@@ -76,4 +90,17 @@ pub fn read_with(
         Some(system) if !failed => Ok(System { warnings: found, ..system }),
         _ => Err(found),
     }
+}
+
+/// Reads each table by itself.
+fn draft_of(
+    documents: &[DeTable<'_>],
+    registry: &Registry,
+    findings: &mut [Findings<'_>],
+) -> draft::Draft {
+    let mut draft = draft::Draft::default();
+    for (file, document) in documents.iter().enumerate() {
+        read::file(document, file, registry, &mut draft, &mut findings[file]);
+    }
+    draft
 }

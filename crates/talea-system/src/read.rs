@@ -2,6 +2,7 @@
 
 mod curve;
 mod health;
+mod modes;
 mod parts;
 mod preemption;
 mod program;
@@ -12,6 +13,7 @@ mod values;
 use crate::draft::{Draft, Named};
 use crate::keys::Section;
 use crate::registry::Registry;
+pub(crate) use modes::modes;
 use talea_config::source::Findings;
 use toml::de::DeTable;
 use values::{Table, list};

@@ -1,6 +1,7 @@
 //! A system: its trees, with the load and the names of their tasks.
 
 use talea_config::Diagnostic;
+use talea_config::suggest::nearest;
 use talea_core::Span;
 use talea_core::chain::Link;
 use talea_core::engine::Tree;
@@ -24,6 +25,41 @@ pub struct System {
     pub expectations: Vec<Expectation>,
     /// Warnings about a system that can be run.
     pub warnings: Vec<Diagnostic>,
+    /// Modes of the file, in its order; empty if it has none. The other fields are those of the
+    /// initial mode.
+    pub modes: Vec<Mode>,
+}
+
+/// Mode of a system: one of several sets of tasks and parameters.
+#[derive(Clone, Debug)]
+pub struct Mode {
+    /// Name in the file.
+    pub name: String,
+    /// Whether the system starts in the mode. Exactly one mode is initial.
+    pub initial: bool,
+    /// Whether failures lead to the mode.
+    pub fallback: bool,
+    /// The system in this mode. It has no modes itself.
+    pub system: System,
+}
+
+impl System {
+    /// Returns the system in the mode `name`.
+    ///
+    /// # Errors
+    /// The system has no such mode: a message with the modes that it has.
+    pub fn in_mode(mut self, name: &str) -> Result<System, String> {
+        if let Some(at) = self.modes.iter().position(|mode| mode.name == name) {
+            return Ok(self.modes.swap_remove(at).system);
+        }
+        let names: Vec<&str> = self.modes.iter().map(|mode| mode.name.as_str()).collect();
+        let known = match nearest(name, names.iter().copied()) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None if names.is_empty() => "the file has no [[mode]]".into(),
+            None => format!("there are {}", names.join(", ")),
+        };
+        Err(format!("there is no mode {name:?}; {known}"))
+    }
 }
 
 /// Tree with the load of its tasks.

@@ -243,5 +243,6 @@ fn governed_text(root: &Root) -> Result<String, Unwritable> {
         chains: Vec::new(),
         expectations: Vec::new(),
         warnings: Vec::new(),
+        modes: Vec::new(),
     })
 }
