@@ -5,6 +5,7 @@
 
 mod optional;
 mod optional_events;
+mod switch;
 
 use crate::job_source::JobSource;
 use optional::Optional;

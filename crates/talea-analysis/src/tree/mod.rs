@@ -164,6 +164,7 @@ mod suspension;
 mod table;
 mod task_bound;
 mod task_model;
+pub mod transition;
 mod whole_root;
 
 pub use assignment::{PriorityAssignment, assign_priorities};

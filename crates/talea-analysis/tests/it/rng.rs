@@ -82,7 +82,8 @@ pub(crate) fn rng(test: u64) -> Rng {
     Rng::new(test | round().unwrap_or(0) << 40)
 }
 
-fn round() -> Option<u64> {
+/// Returns the number of the soak round; `None` in an ordinary run.
+pub(crate) fn round() -> Option<u64> {
     std::env::var_os("TALEA_SOAK")
         .map(|round| round.to_str().and_then(|round| round.parse().ok()).unwrap_or(1))
 }

@@ -20,3 +20,4 @@ mod reasons;
 mod simulated;
 mod suspension;
 mod tardiness;
+mod transitions;
