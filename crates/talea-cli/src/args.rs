@@ -245,6 +245,14 @@ pub(crate) struct SimulateArgs {
     /// The seed, instead of the file's.
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+    /// Simulate this mode, instead of the initial mode.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) mode: Option<String>,
+    /// Request a switch to a mode at a time, such as 1.2s=landing. May be repeated, in the order of
+    /// time. A switch takes effect for each root at the end of its major frame, or without tables
+    /// at an idle instant.
+    #[arg(long, value_name = "TIME=MODE", value_parser = switch, conflicts_with = "witness")]
+    pub(crate) switch: Vec<(talea_core::Span, String)>,
     /// Run the arrivals of a witness that talea analyze --witness has written, with worst-case
     /// costs. Ends with 0 if the same job is late by the same time.
     #[arg(long, value_name = "WITNESS", conflicts_with = "seed")]
@@ -286,6 +294,13 @@ pub(crate) struct NewArgs {
 pub(crate) enum NewKind {
     /// A scheduling policy.
     Policy,
+}
+
+/// Parses the request of a switch.
+fn switch(text: &str) -> Result<(talea_core::Span, String), String> {
+    let (time, mode) = text.split_once('=').ok_or("write it like 1.2s=landing")?;
+    let time = if time == "0" { talea_core::Span::ZERO } else { options::run_length(time)? };
+    Ok((time, mode.to_owned()))
 }
 
 fn spec(text: &str) -> Result<u64, String> {

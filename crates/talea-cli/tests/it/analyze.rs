@@ -364,3 +364,89 @@ fn an_unknown_verdict_names_what_would_settle_it() {
         assert_eq!(ended.code, Some(i32::from(settled_by.is_some())));
     }
 }
+
+const MODES: &str = "\
+duration = \"1s\"
+
+[[scheduler]]
+name = \"cpu0\"
+policy = \"fp\"
+
+[[task]]
+name = \"control\"
+priority = 2
+period = \"10ms\"
+cost = \"2ms\"
+
+[[task]]
+name = \"video\"
+priority = 1
+period = \"40ms\"
+cost = \"10ms\"
+
+[[task]]
+name = \"land\"
+priority = 1
+period = \"20ms\"
+cost = \"4ms\"
+
+[[mode]]
+name = \"cruise\"
+tasks = [\"control\", \"video\"]
+
+[[mode]]
+name = \"landing\"
+tasks = [\"control\", \"land\"]
+
+[[mode.task]]
+name = \"control\"
+cost = \"5ms\"
+";
+
+#[test]
+fn d41_each_mode_and_each_transition_has_a_verdict() {
+    let scratch = Scratch::new();
+    let analyze = |text: &str, more: &[&str]| {
+        scratch.file("system.toml", text);
+        let ended = run(&scratch, &[&["analyze", "system.toml", "--json"], more].concat());
+        let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+        (ended.code, answer)
+    };
+    let (code, answer) = analyze(MODES, &[]);
+    assert_eq!((code, &answer["proved"]), (Some(0), &true.into()), "{answer}");
+    let tasks = |of: &serde_json::Value| {
+        let tasks = of["roots"][0]["tasks"].as_array().expect("tasks").iter();
+        tasks
+            .map(|task| {
+                let text = |key: &str| task[key].as_str().unwrap_or_default().to_owned();
+                (text("name"), text("runs_in"), task["bound_ns"].as_u64().map(|ns| ns / 1_000_000))
+            })
+            .collect::<Vec<_>>()
+    };
+    let row = |name: &str, runs_in: &str, ms| (name.to_owned(), runs_in.to_owned(), Some(ms));
+    let transitions = &answer["transitions"];
+    // The busy period of cruise: 10 + 2 · 2 ms; that of landing: 4 + 5 ms.
+    let delays = [0, 1].map(|at| transitions[at]["roots"][0]["delay_ns"].as_u64());
+    assert_eq!(delays, [Some(14_000_000), Some(9_000_000)], "{answer}");
+    assert_eq!(
+        tasks(&transitions[0]),
+        [row("control", "both", 5), row("video", "old", 14), row("land", "new", 9)]
+    );
+    // A mode alone is what the file would be with its changes.
+    let (code, landing) = analyze(MODES, &["--mode", "landing"]);
+    assert_eq!(code, Some(0));
+    let alone = MODES.split("[[mode]]").next().expect("a file").replace("\"2ms\"", "\"5ms\"");
+    let from = alone.find("[[task]]\nname = \"video\"").expect("a task");
+    let to = alone.find("[[task]]\nname = \"land\"").expect("a task");
+    let (_, described) = analyze(&format!("{}{}", &alone[..from], &alone[to..]), &[]);
+    assert_eq!(landing["roots"], described["roots"]);
+    // All deadlines are met in each mode, and yet a job may be pending at the switch.
+    let late = MODES.replace("cost = \"10ms\"", "cost = \"34.5ms\"\ndeadline = \"80ms\"");
+    let late = late.replace("period = \"10ms\"", "period = \"15ms\"");
+    let (code, answer) = analyze(&late, &[]);
+    assert_eq!((code, &answer["proved"]), (Some(1), &false.into()), "{answer}");
+    let modes = answer["modes"].as_array().expect("modes");
+    assert!(modes.iter().all(|mode| mode["proved"] == true), "{answer}");
+    assert_eq!(answer["transitions"][0]["verdict"], "unknown", "{answer}");
+    assert_eq!(answer["transitions"][1]["verdict"], "proved", "{answer}");
+}

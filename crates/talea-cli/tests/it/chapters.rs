@@ -59,9 +59,15 @@ fn played(name: &str) -> String {
 
 #[test]
 fn the_chapters_print_what_the_commands_print() {
-    for name in
-        ["generate.md", "sweep.md", "import.md", "analysis.md", "chains.md", "tutorial-system.md"]
-    {
+    for name in [
+        "generate.md",
+        "sweep.md",
+        "import.md",
+        "analysis.md",
+        "chains.md",
+        "modes.md",
+        "tutorial-system.md",
+    ] {
         compare(&chapter(name), &played(name));
     }
 }

@@ -306,3 +306,136 @@ fn a_job_that_ends_with_the_run_has_ended() {
         assert_eq!(csv.lines().count() as u64, jobs + 1, "{csv}");
     }
 }
+
+const MODES: &str = "\
+duration = \"1s\"
+
+[[scheduler]]
+name = \"cpu0\"
+policy = \"edf\"
+
+[[scheduler]]
+name = \"cpu1\"
+policy = \"partitions\"
+frame = \"20ms\"
+
+[[scheduler.slot]]
+owner = \"camera\"
+length = \"8ms\"
+
+[[task]]
+name = \"control\"
+in = \"cpu0\"
+period = \"10ms\"
+cost = { min = \"1ms\", max = \"3ms\" }
+
+[[task]]
+name = \"video\"
+in = \"cpu0\"
+period = \"40ms\"
+separation_max = \"45ms\"
+cost = \"20ms\"
+
+[[task]]
+name = \"camera\"
+in = \"cpu1\"
+period = \"20ms\"
+offset = \"0\"
+cost = { min = \"1ms\", max = \"6ms\" }
+
+[[mode]]
+name = \"cruise\"
+
+[[mode]]
+name = \"landing\"
+tasks = [\"control\", \"camera\"]
+[[mode.task]]
+name = \"control\"
+period = \"5ms\"
+[[mode.scheduler]]
+name = \"cpu1\"
+slot = [{ owner = \"camera\", start = \"10ms\", length = \"8ms\" }]
+";
+
+#[test]
+fn d42_switches_keep_their_bounds_and_all_outputs_have_one_time_line() {
+    let scratch = Scratch::new();
+    scratch.file("system.toml", MODES);
+    let json = |words: &[&str]| -> serde_json::Value {
+        let ended = run(&scratch, words);
+        assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
+        serde_json::from_str(&ended.out).expect("JSON")
+    };
+    let analysis = json(&["analyze", "system.toml", "--json"]);
+    let list = |of: &serde_json::Value| of.as_array().expect("a list").clone();
+    let ns = |of: &serde_json::Value| of.as_u64().expect("nanoseconds");
+    let requests = [201_000_000, 377_000_000, 640_000_000];
+    for seed in ["1", "2", "3", "4", "5", "6", "7", "8"] {
+        let run = json(&[
+            "simulate",
+            "system.toml",
+            "--seed",
+            seed,
+            "--switch",
+            "201ms=landing",
+            "--switch",
+            "377ms=cruise",
+            "--switch",
+            "640ms=landing",
+            "--csv",
+            "jobs.csv",
+            "--trace",
+            "trace",
+            "--html",
+            "page.html",
+            "--json",
+        ]);
+        let roots = list(&run["roots"]);
+        assert_eq!(roots.len(), 8, "{run}");
+        for (at, root) in roots.iter().enumerate() {
+            let part = &root["part"];
+            let mode = ["cruise", "landing"][at % 2];
+            assert_eq!(part["mode"], mode, "{run}");
+            assert_eq!(part["pending"].as_u64().filter(|_| at % 4 < 3).unwrap_or(0), 0, "{run}");
+            if at % 4 > 0 {
+                // The transition into this part.
+                let request = requests[at % 4 - 1];
+                assert_eq!(ns(&part["requested_ns"]), request);
+                assert_eq!(part["from_ns"], roots[at - 1]["part"]["to_ns"]);
+                let old = ["cruise", "landing"][(at + 1) % 2];
+                let transitions = list(&analysis["transitions"]);
+                let of = transitions.iter().find(|of| of["from"] == old).expect("a transition");
+                let bound = ns(&of["roots"][at / 4]["delay_ns"]);
+                assert!(ns(&part["from_ns"]) - request <= bound, "{run}");
+            }
+            let modes = list(&analysis["modes"]);
+            let of = modes.iter().find(|of| of["name"] == mode).expect("a mode");
+            let bounds = list(&of["roots"][at / 4]["tasks"]);
+            for (task, bound) in list(&root["tasks"]).iter().zip(bounds) {
+                assert_eq!(task["name"], bound["name"]);
+                let longest = task["response_max_ns"].as_u64().unwrap_or(0);
+                assert!(longest <= ns(&bound["bound_ns"]), "{task} > {bound}");
+            }
+        }
+    }
+    let jobs = std::fs::read_to_string(scratch.path().join("jobs.csv")).expect("jobs");
+    let releases: Vec<u64> = jobs
+        .lines()
+        .filter(|line| line.starts_with("control,"))
+        .map(|line| line.split(',').nth(2).expect("a release").parse().expect("a number"))
+        .collect();
+    assert!(releases.is_sorted() && releases.len() > 100, "{releases:?}");
+    assert!(releases.last() > Some(&900_000_000), "{releases:?}");
+    let page = std::fs::read_to_string(scratch.path().join("page.html")).expect("a page");
+    assert!(page.contains("cpu1 in landing from 220ms to 380ms, requested at 201ms"));
+    for (words, part) in [
+        (&["--switch", "1s"][..], "write it like"),
+        (&["--switch", "1s=lading"], "did you mean landing"),
+        (&["--switch", "2ms=landing", "--switch", "1ms=cruise"], "in the order of time"),
+        (&["--mode", "x"], "there are cruise, landing"),
+    ] {
+        let ended = run(&scratch, &[&["simulate", "system.toml"], words].concat());
+        assert_eq!(ended.code, Some(2), "{}", ended.err);
+        assert!(ended.err.contains(part), "{part}: {}", ended.err);
+    }
+}

@@ -10,8 +10,9 @@ use talea_system::what_if::Change;
 ///
 /// Bounds the response time of every task of a described system and names the test with its paper.
 /// If a task is not proved, searches for a late job. An answer is proved, refuted or unknown: a
-/// test that is only sufficient refutes nothing. Ends with 0 if every task is proved, else with 1;
-/// with 2 if a change makes an invalid system.
+/// test that is only sufficient refutes nothing. A system with modes is analysed in each mode and
+/// across each transition. Ends with 0 if every task is proved, else with 1; with 2 if a change
+/// makes an invalid system.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: talea analyze system.toml --what-if 'cost(video)*1.2'")]
 pub struct AnalyzeArgs {
@@ -22,6 +23,9 @@ pub struct AnalyzeArgs {
     /// May be repeated.
     #[arg(long, value_name = "CHANGE", value_parser = change)]
     pub what_if: Vec<Change>,
+    /// Analyse this mode alone, instead of all modes and the transitions between them.
+    #[arg(long, value_name = "NAME")]
+    pub mode: Option<String>,
     /// Instead, show how much of any window a band takes (or a server, a group, a task), and of
     /// each slot of the partitions below it. May be repeated.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["synthesize", "sensitivity"])]

@@ -8,6 +8,7 @@ mod args;
 mod chains;
 mod interference;
 mod model;
+mod modes;
 mod names;
 mod page;
 mod partitions;
@@ -22,6 +23,7 @@ mod witness;
 
 pub use args::{AnalyzeArgs, SynthesisTarget};
 pub use interference::show as show_interference;
+pub use modes::ModesReport;
 pub use names::name_of;
 pub use report::AnalysisReport;
 pub use sensitivity::show as show_sensitivity;
@@ -64,6 +66,8 @@ pub struct Analysis {
     /// The report.
     pub report: AnalysisReport,
     what_if: Vec<Change>,
+    /// `bounds[r]`: bound of each task of root `r`.
+    bounds: Vec<Vec<TaskBound>>,
     /// The late job, and the index of its task in its root.
     found: Option<(witness::FoundMiss, usize)>,
 }
@@ -74,7 +78,7 @@ impl Analysis {
     /// # Errors
     /// If a simulation for a witness cannot be made, or contradicts a proof.
     pub fn of(file: &Path, what_if: Vec<Change>, system: &System) -> anyhow::Result<Analysis> {
-        analyze(file, what_if, system)
+        analyze_with(file, what_if, system, &mut Progress::new())
     }
 
     /// Writes a page with the bounds, and with demand against supply.
@@ -96,15 +100,23 @@ impl Analysis {
     }
 }
 
-fn analyze(file: &Path, what_if: Vec<Change>, system: &System) -> anyhow::Result<Analysis> {
-    let mut progress = Progress::new();
+fn analyze_with(
+    file: &Path,
+    what_if: Vec<Change>,
+    system: &System,
+    progress: &mut Progress,
+) -> anyhow::Result<Analysis> {
     let mut found = None;
-    let (mut roots, mut responses) = (Vec::new(), Vec::new());
+    let (mut roots, mut bounds) = (Vec::new(), Vec::new());
     for (number, root) in system.roots.iter().enumerate() {
-        let (answer, bounds) = analyze_root(system, number, root, &mut progress, &mut found)?;
+        let (answer, of_tasks) = analyze_root(system, number, root, progress, &mut found)?;
         roots.push(answer);
-        responses.push(bounds.into_iter().map(|of| of.bound.ok()).collect());
+        bounds.push(of_tasks);
     }
+    let of_root = |bounds: &Vec<TaskBound>| -> Vec<Option<Span>> {
+        bounds.iter().map(|of| of.bound.clone().ok()).collect()
+    };
+    let responses: Vec<_> = bounds.iter().map(of_root).collect();
     let chains = chains::analyze(system, &responses)?;
     let report = AnalysisReport {
         file: file.display().to_string(),
@@ -114,7 +126,7 @@ fn analyze(file: &Path, what_if: Vec<Change>, system: &System) -> anyhow::Result
         roots,
         chains,
     };
-    Ok(Analysis { report, what_if, found })
+    Ok(Analysis { report, what_if, bounds, found })
 }
 
 fn analyze_root(

@@ -35,12 +35,33 @@ pub struct RootSummary {
     /// `tasks[t]`: summary of task `t`.
     pub tasks: Vec<TaskSummary>,
     pub(crate) events: events::EventCounts,
+    /// Part of the run that the summary is about; `None` for the whole run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<RunPart>,
     /// Jobs of the tasks in chains.
     #[serde(skip)]
     chain_jobs: chain_jobs::ChainJobs,
     /// Text of the events. Empty if there were none.
     #[serde(skip)]
     remark: String,
+}
+
+/// Part of a run in which one mode is in force.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunPart {
+    /// Name of the mode.
+    pub mode: String,
+    /// Request of the switch to the mode; `None` for the first part.
+    pub requested_ns: Option<u64>,
+    /// Start of the part.
+    pub from_ns: u64,
+    /// End of the part.
+    pub to_ns: u64,
+    /// Cause of the switch instant at the end of the part; `None` at the end of the run.
+    pub until: Option<&'static str>,
+    /// Number of jobs that were pending at the end of the part. The new mode does not continue
+    /// them.
+    pub pending: u64,
 }
 
 /// Summary of one task.
@@ -129,6 +150,7 @@ pub fn summarize<'a>(
             cpus: outline.cpus,
             tasks: answers,
             events,
+            part: None,
             chain_jobs: seen.chain_jobs,
             remark,
         },

@@ -20,6 +20,8 @@ pub(super) type Trace = crate::report::Trace<File>;
 /// Recorder of the run of one root.
 pub struct RunRecorder<'a> {
     outline: &'a Outline,
+    /// Time zero of the engine in the run.
+    start: Span,
     pub(crate) counters: Counters,
     pub(crate) responses: Vec<Histogram>,
     /// Schedule for a plot.
@@ -47,6 +49,7 @@ impl<'a> RunRecorder<'a> {
         let tasks = outline.tasks.len();
         RunRecorder {
             outline,
+            start: Span::ZERO,
             counters: Counters::new(tasks),
             responses: vec![Histogram::default(); tasks],
             schedule: is_drawn.then(|| Schedule::new(outline.cpus, MAX_DRAWN)),
@@ -58,6 +61,12 @@ impl<'a> RunRecorder<'a> {
             trace: trace.map(|trace| trace.root(outline, duration)),
             budgets: Budgets::new(outline, machine),
         }
+    }
+
+    /// Records times as those of a run in which the engine has its time zero at `start`.
+    #[must_use]
+    pub fn starting_at(self, start: Span) -> RunRecorder<'a> {
+        RunRecorder { start, ..self }
     }
 
     /// Runs `world` until `end` and returns the unfinished jobs.
@@ -102,13 +111,21 @@ impl<'a> RunRecorder<'a> {
         let has_ended = |task: TaskId, job: &Job| {
             ended.iter().any(|one| (one.task, one.job) == (task, job.number))
         };
-        let unfinished: Vec<_> = known.filter(|(task, job)| !has_ended(*task, job)).collect();
+        let start = self.start;
+        let shifted = |time: Time| time.saturating_add(start);
+        let in_run = |(task, job): (TaskId, Job)| {
+            let (release, deadline) = (shifted(job.release), shifted(job.deadline));
+            (task, Job { release, deadline, ..job })
+        };
+        let unfinished: Vec<_> =
+            known.filter(|(task, job)| !has_ended(*task, job)).map(in_run).collect();
         self.close(machine, end, &unfinished);
         unfinished
     }
 
     /// Ends the recording with known unfinished jobs.
     pub fn close(&mut self, machine: &Engine, end: Time, unfinished: &[(TaskId, Job)]) {
+        let end = end + self.start;
         if let Some(schedule) = &mut self.schedule {
             schedule.finish(end);
         }
@@ -120,8 +137,9 @@ impl<'a> RunRecorder<'a> {
 
     /// Records the budgets after all events of an instant.
     pub fn observe(&mut self, machine: &Engine, now: Time) {
-        let RunRecorder { outline, schedule, curves, trace, budgets, .. } = self;
+        let RunRecorder { outline, start, schedule, curves, trace, budgets, .. } = self;
         budgets.observe(machine, outline, now, |corner: Corner| {
+            let corner = Corner { at: corner.at + *start, ..corner };
             if let Some(trace) = trace {
                 trace.budget(corner);
             }
@@ -138,6 +156,7 @@ impl<'a> RunRecorder<'a> {
 
 impl Sink for RunRecorder<'_> {
     fn on_arrival(&mut self, now: Time, task: TaskId, nominal: Time) {
+        let (now, nominal) = (now + self.start, nominal + self.start);
         self.counters.on_arrival(now, task, nominal);
         if let Some(schedule) = &mut self.schedule {
             schedule.on_arrival(now, task, nominal);
@@ -148,6 +167,7 @@ impl Sink for RunRecorder<'_> {
     }
 
     fn on_dispatch(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
+        let now = now + self.start;
         self.budgets.runs(cpu, Some(task));
         if let Some((_, pieces)) = &mut self.csv {
             pieces.runs(now, cpu, task, job);
@@ -161,10 +181,12 @@ impl Sink for RunRecorder<'_> {
     }
 
     fn on_start(&mut self, now: Time, _cpu: Cpu, task: TaskId, job: u64, _version: u32) {
+        let now = now + self.start;
         self.chain_jobs.started(now, task, job);
     }
 
     fn on_idle(&mut self, now: Time, cpu: Cpu) {
+        let now = now + self.start;
         self.budgets.runs(cpu, None);
         if let Some((_, pieces)) = &mut self.csv {
             pieces.idles(now, cpu);
@@ -178,6 +200,7 @@ impl Sink for RunRecorder<'_> {
     }
 
     fn on_notification(&mut self, now: Time, note: &Notification) {
+        let now = now + self.start;
         self.events.count_note(note);
         if let (Some((_, pieces)), Notification::Overrun { task, job, .. }) = (&mut self.csv, note)
         {
@@ -189,6 +212,7 @@ impl Sink for RunRecorder<'_> {
     }
 
     fn on_refusal(&mut self, now: Time, task: TaskId) {
+        let now = now + self.start;
         self.counters.on_refusal(now, task);
         if let Some(trace) = &mut self.trace {
             trace.on_refusal(now, task);
@@ -196,6 +220,10 @@ impl Sink for RunRecorder<'_> {
     }
 
     fn on_completion(&mut self, job: &Completion) {
+        let start = self.start;
+        let shifted = |time: Time| time.saturating_add(start);
+        let [release, deadline, end] = [job.release, job.deadline, job.end].map(shifted);
+        let job = &Completion { release, deadline, end, ..*job };
         self.counters.on_completion(job);
         if let Some(schedule) = &mut self.schedule {
             schedule.on_completion(job);
