@@ -96,20 +96,16 @@ pub struct NotClean {
 pub fn switch_bound(old: &RootModel<'_>, bounds: &[TaskBound]) -> SwitchBound {
     let tasks = tasks(old, bounds);
     let rule = SwitchRule::of(old.tree);
-    match rule.major_frame() {
-        Some(frame) => {
-            SwitchBound { rule, delay: frame, is_clean: ends_with_frame(old, &tasks, frame) }
-        }
-        None => {
-            let busy = longest_busy_period(old, &tasks).and_then(|busy| {
-                let why = "the longest busy period exceeds the longest period, after which the switch does not wait for an idle instant";
-                let is_short = busy <= rule.longest_period();
-                is_short.then_some(busy).ok_or(NotClean { node: Tree::ROOT, why })
-            });
-            let delay = busy.unwrap_or(rule.max_delay());
-            SwitchBound { rule, delay, is_clean: busy.map(|_| ()) }
-        }
+    if let Some(frame) = rule.major_frame() {
+        let is_clean = ends_with_frame(old, &tasks, frame);
+        return SwitchBound { rule, delay: frame, is_clean };
     }
+    let busy = longest_busy_period(old, &tasks).and_then(|busy| {
+        let why = "the longest busy period exceeds the longest period, after which the switch does not wait for an idle instant";
+        let is_short = busy <= rule.longest_period();
+        is_short.then_some(busy).ok_or(NotClean { node: Tree::ROOT, why })
+    });
+    SwitchBound { rule, delay: busy.unwrap_or(rule.max_delay()), is_clean: busy.map(|_| ()) }
 }
 
 /// Task of the old mode.
@@ -267,7 +263,7 @@ fn ends_with_frame(
                 "its jobs may arrive at any instant of the frame, because the file states no `offset`",
             ));
         }
-        if task.spec.enforced || period.is_zero() || frame.as_ns() % period.as_ns() != 0 {
+        if task.spec.enforced || !frame.as_ns().is_multiple_of(period.as_ns()) {
             return Err(no("its period does not divide the frame"));
         }
         let phase = Span::from_ns(offset.as_ns() % period.as_ns());

@@ -2,7 +2,7 @@
 
 use super::Simulation;
 use talea_core::Time;
-use talea_core::engine::{Observer, SwitchCause, SwitchInstant, SwitchRule, TaskId};
+use talea_core::engine::{Observer, SwitchInstant, SwitchRule, TaskId};
 use talea_core::mutate;
 use talea_core::sink::Sink;
 
@@ -28,7 +28,7 @@ impl<W: Observer> Simulation<W> {
             let instant = mutate!(
                 "switch-without-rule",
                 pending.instant(now, self.is_idle_at(now)),
-                Some(SwitchInstant { at: now, cause: SwitchCause::Idle })
+                Some(SwitchInstant { at: now, cause: talea_core::engine::SwitchCause::Idle })
             );
             if let Some(instant) = instant {
                 return instant;

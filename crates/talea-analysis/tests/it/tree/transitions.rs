@@ -87,9 +87,10 @@ fn tabled(rng: &mut Rng) -> Mode {
         let period = span([24, 12, 8][rng.below(3) as usize]);
         tree.task(Tree::ROOT, TaskSpec::new("task", period));
         let offset = span(rng.below(2) * rng.below(8));
-        let arrivals = match by_table {
-            true => Arrivals::List(Vec::new()),
-            false => Arrivals::Periodic { offset, period, jitter: span(rng.below(2)) },
+        let arrivals = if by_table {
+            Arrivals::List(Vec::new())
+        } else {
+            Arrivals::Periodic { offset, period, jitter: span(rng.below(2)) }
         };
         sources.push(Source { arrivals, cost: Cost::Constant(Work::from_ns(rng.between(1, 4))) });
     }
@@ -155,6 +156,7 @@ fn leave(of: &Mode, rng: &mut Rng, tally: &mut Tally) {
 fn d41_random_mode_changes_keep_the_bounds_of_delay_and_response() {
     let changes = if round().is_some() { 100_000 } else { 600 };
     let (mut rng, mut tally) = (rng(0xD41), Tally::default());
+    // Each mode starts with a time zero of its own, as after a switch, and is then left.
     for _ in 0..changes {
         let old = random_mode(&mut rng);
         leave(&old, &mut rng, &mut tally);
