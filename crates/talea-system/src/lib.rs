@@ -28,7 +28,7 @@ pub use talea_config::{Diagnostic, diagnostic};
 pub use write::{Unwritable, write};
 
 use include::gather;
-use talea_config::source::{Findings, Source, words};
+use talea_config::source::{Findings, Source};
 use talea_config::syntax;
 use toml::de::DeTable;
 
@@ -62,45 +62,5 @@ pub fn read_with(
         let is_whole = syntax::report(errors, document.get_ref(), findings);
         documents.push(if is_whole { document.into_inner() } else { DeTable::new() });
     }
-    if documents.iter().any(|document| document.contains_key("mode")) {
-        modes::system(&documents, registry, findings)
-    } else {
-        system_of(&documents, registry, findings)
-    }
-}
-
-/// Returns the system that the tables of all files describe. The tables have no modes.
-fn system_of(
-    documents: &[DeTable<'_>],
-    registry: &Registry,
-    mut findings: Vec<Findings<'_>>,
-) -> Result<System, Vec<Diagnostic>> {
-    let draft = draft_of(documents, registry, &mut findings);
-    if draft.schedulers.is_empty() && findings.iter().all(|found| !found.has_errors()) {
-        let remedy = "add a line `[[scheduler]]`, then `name` and `policy`";
-        findings[0].error(
-            &(0..0),
-            words("there is no scheduler", "a scheduler must decide which task runs", remedy),
-        );
-    }
-    let system = build::system(&draft, registry, &mut findings);
-    let failed = findings.iter().any(Findings::has_errors);
-    let found: Vec<Diagnostic> = findings.into_iter().flat_map(Findings::finish).collect();
-    match system {
-        Some(system) if !failed => Ok(System { warnings: found, ..system }),
-        _ => Err(found),
-    }
-}
-
-/// Reads each table by itself.
-fn draft_of(
-    documents: &[DeTable<'_>],
-    registry: &Registry,
-    findings: &mut [Findings<'_>],
-) -> draft::Draft {
-    let mut draft = draft::Draft::default();
-    for (file, document) in documents.iter().enumerate() {
-        read::file(document, file, registry, &mut draft, &mut findings[file]);
-    }
-    draft
+    modes::system(&documents, registry, findings)
 }

@@ -1,10 +1,11 @@
-//! Systems with modes: reads each mode as a system of its own, and merges the diagnostics.
+//! Systems from the tables of their files. Each mode is read as a system of its own, and the
+//! diagnostics are merged.
 
-use crate::draft::Named;
+use crate::build;
+use crate::draft::{Draft, Named};
 use crate::read;
 use crate::registry::Registry;
 use crate::system::{Mode, System};
-use crate::{draft_of, system_of};
 use std::collections::BTreeMap;
 use talea_config::Diagnostic;
 use talea_config::diagnostic::quoted;
@@ -16,12 +17,16 @@ const SHOWN: usize = 100;
 /// Maximum number of tasks of all modes together.
 const TASKS_MAX: usize = 1 << 20;
 
-/// Reads a system with modes. The result is the system of the initial mode, with all modes.
+/// Returns the system that the tables of all files describe. The system of a file with modes is
+/// that of its initial mode.
 pub(super) fn system(
     documents: &[DeTable<'_>],
     registry: &Registry,
     mut findings: Vec<Findings<'_>>,
 ) -> Result<System, Vec<Diagnostic>> {
+    if documents.iter().all(|document| !document.contains_key("mode")) {
+        return system_of(documents, registry, findings);
+    }
     let modes = read::modes(documents, &mut findings);
     if findings.iter().any(Findings::has_errors) {
         // The systems of the modes are not known. The tables themselves can be checked.
@@ -99,4 +104,40 @@ fn too_many(mode: &Named, sources: &[&Source<'_>]) -> Vec<Diagnostic> {
     let why = "the memory of a system is bounded, and each mode has its own tasks";
     findings.error(&mode.at, words(what, why, "lower `count`, or write fewer modes"));
     findings.finish()
+}
+
+/// Returns the system of tables without modes.
+fn system_of(
+    documents: &[DeTable<'_>],
+    registry: &Registry,
+    mut findings: Vec<Findings<'_>>,
+) -> Result<System, Vec<Diagnostic>> {
+    let draft = draft_of(documents, registry, &mut findings);
+    if draft.schedulers.is_empty() && findings.iter().all(|found| !found.has_errors()) {
+        let remedy = "add a line `[[scheduler]]`, then `name` and `policy`";
+        findings[0].error(
+            &(0..0),
+            words("there is no scheduler", "a scheduler must decide which task runs", remedy),
+        );
+    }
+    let system = build::system(&draft, registry, &mut findings);
+    let failed = findings.iter().any(Findings::has_errors);
+    let found: Vec<Diagnostic> = findings.into_iter().flat_map(Findings::finish).collect();
+    match system {
+        Some(system) if !failed => Ok(System { warnings: found, ..system }),
+        _ => Err(found),
+    }
+}
+
+/// Reads each table by itself.
+fn draft_of(
+    documents: &[DeTable<'_>],
+    registry: &Registry,
+    findings: &mut [Findings<'_>],
+) -> Draft {
+    let mut draft = Draft::default();
+    for (file, document) in documents.iter().enumerate() {
+        read::file(document, file, registry, &mut draft, &mut findings[file]);
+    }
+    draft
 }

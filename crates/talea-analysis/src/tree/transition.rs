@@ -35,8 +35,8 @@
 //! earlier job was pending. While a job is pending, the CPU executes a job (assumptions 1 to 3). In
 //! [b, b + x) at most ⌈(x + Jᵢ) / Tᵢ⌉ jobs of task i are released. At b + L, the CPU has executed
 //! for L, unless an idle instant came before. L is at least the work of all jobs that are released
-//! in [b, b + L). So there is an idle instant by b + L ≤ r + L, whatever the policy. If L is at most
-//! the longest period, every switch is at an idle instant, at most L after its request.
+//! in [b, b + L). So there is an idle instant by b + L ≤ r + L, whatever the policy. If L is at
+//! most the longest period, every switch is at an idle instant, at most L after its request.
 //!
 //! Assumptions: 1. one CPU, without stalls and overheads; 2. schedulers without servers, and with
 //! policies of Talea (each executes a job if one is pending); 3. jobs do not suspend themselves, do

@@ -110,7 +110,7 @@ fn random_mode(rng: &mut Rng) -> Mode {
     mode(of.tree, of.workload, of.overheads, false, of.scale)
 }
 
-/// What a number of mode changes has shown.
+/// Results of a number of mode changes.
 #[derive(Debug, Default)]
 struct Tally {
     idle: u64,
@@ -176,7 +176,7 @@ struct PlainJob {
     left: u64,
 }
 
-/// Plain twin: simulates a switch of one CPU tick by tick, on one time line, without the engine and
+/// Reference model: simulates a switch of one CPU tick by tick, on one time line, without the engine and
 /// without the rule's code. Each task is released at the start of its mode and then periodically.
 /// With `at_once` the switch happens at the request, and pending jobs continue. Returns the delay
 /// of the switch, and the longest response of each task of both modes.
