@@ -176,10 +176,10 @@ struct PlainJob {
     left: u64,
 }
 
-/// Reference model: simulates a switch of one CPU tick by tick, on one time line, without the engine and
-/// without the rule's code. Each task is released at the start of its mode and then periodically.
-/// With `at_once` the switch happens at the request, and pending jobs continue. Returns the delay
-/// of the switch, and the longest response of each task of both modes.
+/// Reference model: simulates a switch of one CPU tick by tick, on one time line, without the
+/// engine and without the code of the rule. Each task is released at the start of its mode and then
+/// periodically. With `at_once` the switch happens at the request, and pending jobs continue.
+/// Returns the delay of the switch, and the longest response of each task of both modes.
 fn plain(
     [old, new]: [&[Sporadic]; 2],
     is_edf: bool,
