@@ -90,6 +90,14 @@ pub struct Change {
 pub struct ChangeError {
     change: String,
     why: String,
+    is_unknown: bool,
+}
+
+impl ChangeError {
+    /// Whether the system has no item of the name, so that nothing was changed.
+    pub fn is_unknown(&self) -> bool {
+        self.is_unknown
+    }
 }
 
 impl fmt::Display for ChangeError {
@@ -112,7 +120,7 @@ impl Change {
     /// # Errors
     /// The fault of the text, and a remedy.
     pub fn parse(text: &str) -> Result<Change, ChangeError> {
-        let wrong = |why: String| ChangeError { change: text.into(), why };
+        let wrong = |why: String| ChangeError { change: text.into(), why, is_unknown: false };
         let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let parts = plain.split_once('(').and_then(|(quantity, rest)| {
             let (name, change) = rest.split_once(')')?;
@@ -231,7 +239,7 @@ impl Change {
     /// # Errors
     /// No task or server has the name, or a value would fall below its minimum.
     pub fn make(&self, system: &mut System) -> Result<(), ChangeError> {
-        let wrong = |why: String| ChangeError { change: self.text.clone(), why };
+        let wrong = |why: String| ChangeError { change: self.text.clone(), why, is_unknown: false };
         let mut found = false;
         let mut names: Vec<String> = Vec::new();
         for root in &mut system.roots {
@@ -269,7 +277,8 @@ impl Change {
             None if names.is_empty() => format!("; there is no {kind} at all"),
             None => String::new(),
         };
-        Err(wrong(format!("there is no {kind} {:?}{known}", self.name)))
+        let why = format!("there is no {kind} {:?}{known}", self.name);
+        Err(ChangeError { is_unknown: true, ..wrong(why) })
     }
 
     fn span(&self, before: Span, least: u64) -> Result<Span, String> {

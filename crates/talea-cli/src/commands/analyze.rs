@@ -55,7 +55,14 @@ fn change(system: &mut System, args: &AnalyzeArgs) -> anyhow::Result<()> {
     for change in &args.what_if {
         let mut made = change.make(system);
         for mode in &mut system.modes {
-            made = change.make(&mut mode.system).or(made);
+            // A mode may lack the name. Another fault would leave the mode unchanged.
+            made = match (change.make(&mut mode.system), made) {
+                (Ok(()), Err(before)) if before.is_unknown() => Ok(()),
+                (Err(error), Ok(())) if error.is_unknown() => Ok(()),
+                (Err(error), Err(before)) if before.is_unknown() => Err(error),
+                (Err(error), Ok(())) => Err(error),
+                (_, before) => before,
+            };
         }
         made.map_err(|error| usage(error.to_string()))?;
     }

@@ -432,6 +432,18 @@ fn d41_each_mode_and_each_transition_has_a_verdict() {
         tasks(&transitions[0]),
         [row("control", "both", 5), row("video", "old", 14), row("land", "new", 9)]
     );
+    // A change that one mode cannot make is refused, and not ignored there. The cost of
+    // `control` is 2 ms in cruise, and 5 ms in landing.
+    for (change, code) in [
+        ("cost(control)-3ms", 2),
+        ("cost(control)+1ms", 0),
+        ("cost(land)+1ms", 0),
+        ("cost(land)-9ms", 2),
+        ("cost(none)+1ms", 2),
+    ] {
+        let ended = run(&scratch, &["analyze", "system.toml", "--what-if", change]);
+        assert_eq!(ended.code, Some(code), "{change}: {}{}", ended.out, ended.err);
+    }
     // A mode alone is what the file would be with its changes.
     let (code, landing) = analyze(MODES, &["--mode", "landing"]);
     assert_eq!(code, Some(0));

@@ -11,8 +11,8 @@ use talea_system::what_if::Change;
 /// Bounds the response time of every task of a described system and names the test with its paper.
 /// If a task is not proved, searches for a late job. An answer is proved, refuted or unknown: a
 /// test that is only sufficient refutes nothing. A system with modes is analysed in each mode and
-/// across each transition. Ends with 0 if every task is proved, else with 1; with 2 if a change
-/// makes an invalid system.
+/// across each transition. Ends with 0 if every task is proved, in every mode and across every
+/// transition, else with 1; with 2 if a change makes an invalid system.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: talea analyze system.toml --what-if 'cost(video)*1.2'")]
 pub struct AnalyzeArgs {
