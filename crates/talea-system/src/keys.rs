@@ -607,7 +607,7 @@ pub const KEYS: &[Key<Section>] = &[
         .means("Whether the system starts in the mode."),
     key(Mode, "fallback", Boolean, "true")
         .default("`false`")
-        .means("Whether failures lead to the mode."),
+        .means("Whether the mode is the one for failures. Reports show it; no command switches to it by itself yet."),
     key(Mode, "task", Table, "[[mode.task]]")
         .default("as in the file")
         .range("`name` of a task of this file, and keys of `[[task]]`")

@@ -439,3 +439,39 @@ fn d42_switches_keep_their_bounds_and_all_outputs_have_one_time_line() {
         assert!(ended.err.contains(part), "{part}: {}", ended.err);
     }
 }
+
+/// A graph ends before an idle instant, and a later request changes the mode only.
+#[test]
+fn d42_an_idle_instant_is_after_the_graph_and_the_first_request_decides_the_limit() {
+    let scratch = Scratch::new();
+    let task = |name: &str, more: &str| format!("[[task]]\nname = \"{name}\"\n{more}\n");
+    let modes = "[[mode]]\nname = \"one\"\n[[mode]]\nname = \"two\"\n";
+    let root = "duration = \"200ms\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"edf\"\n";
+    let switches = |text: &str, requests: &[&str]| -> Vec<(u64, String)> {
+        scratch.file("system.toml", text);
+        let mut words = vec!["simulate", "system.toml", "--json"];
+        words.extend(requests.iter().flat_map(|request| ["--switch", *request]));
+        let ended = run(&scratch, &words);
+        let report: serde_json::Value =
+            serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{}", ended.err));
+        let parts = report["roots"].as_array().expect("roots");
+        let part = |root: &serde_json::Value| {
+            let part = &root["part"];
+            (part["from_ns"].as_u64().expect("a time"), part["mode"].as_str().expect("a mode").to_owned())
+        };
+        parts.iter().map(part).collect()
+    };
+    let a = task("a", "period = \"20ms\"\ncost = \"2ms\"");
+    let b = task("b", "period = \"20ms\"\ncost = \"3ms\"");
+    let channel = "[[channel]]\nfrom = \"a\"\nto = \"b\"\n";
+    let graph = switches(&format!("{root}{a}{b}{channel}{modes}"), &["1ms=two"]);
+    assert_eq!(graph, [(0, "one".to_owned()), (5_000_000, "two".to_owned())]);
+    // Never idle: the limit is the longest period after the first request.
+    let (busy, long) = (
+        task("busy", "period = \"10ms\"\ncost = \"8ms\""),
+        task("long", "period = \"40ms\"\ncost = \"20ms\""),
+    );
+    let requests = ["5ms=two", "25ms=one", "44ms=two"];
+    let late = switches(&format!("{root}{busy}{long}{modes}"), &requests);
+    assert_eq!(late, [(0, "one".to_owned()), (45_000_000, "two".to_owned())]);
+}

@@ -258,7 +258,7 @@ fn resolve(mode: &Mode<'_>, homes: &[BTreeMap<&str, usize>; 2], findings: &mut [
         };
         words(
             format!("no {key} is called {}", quoted(wanted)),
-            "a mode names what is there",
+            "a mode changes tables of this file",
             remedy,
         )
     };

@@ -25,7 +25,7 @@ pub(super) struct Part {
 pub(super) type Request<'s> = (Time, &'s str, &'s System);
 
 /// Returns the parts of the run of root `number`, which ends at `end`. A request before the switch
-/// of an earlier request replaces it.
+/// of an earlier request replaces the mode, but not the instant of the switch.
 pub(super) fn parts(
     initial: (&str, &System),
     number: usize,
@@ -42,17 +42,16 @@ pub(super) fn parts(
         // The parts differ in their random values, too.
         let seed = seed.wrapping_add(parts.len() as u64);
         let mut next = None;
-        while let Some(&(time, name, system)) = requests.get(at)
-            && time < end
+        if let Some(&(first, ..)) = requests.get(at)
+            && first < end
         {
-            let (instant, cause) = switch_instant(&root, seed, time.max(from).since(from))?;
+            let (instant, cause) = switch_instant(&root, seed, first.max(from).since(from))?;
             let instant = from.saturating_add(instant);
-            let is_replaced = requests.get(at + 1).is_some_and(|later| later.0 < instant);
-            if !is_replaced {
-                next = (instant < end).then_some((time, name, system, instant, cause));
-                break;
+            while requests.get(at + 1).is_some_and(|later| later.0 < instant) {
+                at += 1;
             }
-            at += 1;
+            let (time, name, system) = requests[at];
+            next = (instant < end).then_some((time, name, system, instant, cause));
         }
         let to = next.map_or(end, |next| next.3);
         parts.push(Part {

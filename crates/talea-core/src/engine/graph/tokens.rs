@@ -142,6 +142,12 @@ impl<W: Observer> Engine<W> {
         self.optional.graph.as_ref().map_or(0, |graph| graph.channels[channel.0 as usize].visible)
     }
 
+    /// Whether a completion of `task` may activate other tasks.
+    pub fn has_successors(&self, task: TaskId) -> bool {
+        let graph = self.optional.graph.as_ref();
+        graph.is_some_and(|graph| !graph.out[task.0 as usize].is_empty())
+    }
+
     /// Iterates over the data channels out of `task`.
     pub fn outputs(&self, task: TaskId) -> impl Iterator<Item = ChannelId> {
         let graph = self.optional.graph.as_ref();
