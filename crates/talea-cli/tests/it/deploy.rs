@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use talea_core::CpuSet;
 use talea_kernel_tests::deployd::Deployd;
 use talea_kernel_tests::{Bench, Daemon, Runs, config, kernel, needs, needs_root};
 use talea_os::sched::{self, Attr};
@@ -215,8 +216,9 @@ fn d14_an_invalid_file_is_exit_code_2_with_its_place() {
 /// Attributes of the threads, and the control groups with their states, of the whole computer.
 #[derive(Debug, PartialEq)]
 struct Machine {
-    /// `threads[tid, start]`: process and attributes.
-    threads: BTreeMap<(i32, u64), (i32, Attr)>,
+    /// `threads[tid, start]`: process, and attributes with CPUs and control groups.
+    threads: BTreeMap<(i32, u64), (i32, Attr, CpuSet, String)>,
+    /// Settings of each control group, with the names of their files.
     groups: BTreeMap<PathBuf, String>,
 }
 
@@ -230,9 +232,12 @@ impl Machine {
                 continue;
             };
             for tid in proc::threads_of(pid).unwrap_or_default() {
-                if let (Ok(stat), Ok(attr)) = (proc::stat_of(pid, tid), sched::get(tid)) {
+                let groups = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/cgroup"));
+                if let (Ok(stat), Ok(attr), Ok(cpus), Ok(groups)) =
+                    (proc::stat_of(pid, tid), sched::get(tid), sched::get_affinity(tid), groups)
+                {
                     let key = (tid.as_raw(), stat.start_ticks);
-                    machine.threads.insert(key, (pid.as_raw(), attr));
+                    machine.threads.insert(key, (pid.as_raw(), attr, cpus, groups));
                 }
             }
         }
@@ -242,9 +247,9 @@ impl Machine {
 
     /// Returns the process of a thread that differs in `other`, and the paths of other groups.
     fn differences(&self, other: &Machine) -> (Vec<i32>, Vec<PathBuf>) {
-        let threads = self.threads.iter().filter_map(|(key, (pid, attr))| {
-            let (_, now) = other.threads.get(key)?;
-            (now != attr).then_some(*pid)
+        let threads = self.threads.iter().filter_map(|(key, before)| {
+            let now = other.threads.get(key)?;
+            (now != before).then_some(before.0)
         });
         let all: std::collections::BTreeSet<_> =
             self.groups.keys().chain(other.groups.keys()).collect();
@@ -254,17 +259,25 @@ impl Machine {
     }
 }
 
-/// Adds the control groups below a folder, with the settings that a deployment could change.
+/// Parts of the names of files that change by themselves: members, statistics and pressure.
+const CHANGING: [&str; 5] = [".procs", ".threads", ".stat", ".events", ".pressure"];
+
+/// Adds the control groups below a folder, with all settings of their CPUs, byte for byte.
 fn groups(folder: &Path, found: &mut BTreeMap<PathBuf, String>) {
-    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
-    let settings =
-        ["cgroup.freeze", "cgroup.subtree_control", "cpuset.cpus", "cpu.rt_runtime_us", "cpu.max"];
-    found.insert(folder.to_owned(), settings.map(read).concat());
+    let mut settings = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(name) = entry.file_name().into_string() else { continue };
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             groups(&entry.path(), found);
+        } else if ["cgroup.", "cpu.", "cpuset."].iter().any(|begin| name.starts_with(begin))
+            && !CHANGING.iter().any(|part| name.contains(part))
+        {
+            let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+            settings.push(format!("{name}: {text}"));
         }
     }
+    settings.sort();
+    found.insert(folder.to_owned(), settings.concat());
 }
 
 /// Program of the file that runs already, as after an earlier deployment.
@@ -302,7 +315,7 @@ fn d15_a_plan_changes_no_thread_and_no_control_group() {
             assert_eq!(ended.code, Some(code), "{}{}", ended.out, ended.err);
             let (threads, groups) = before.differences(&Machine::read());
             assert!(
-                before.threads.values().any(|(pid, _)| *pid == own) && !before.groups.is_empty()
+                before.threads.values().any(|(pid, ..)| *pid == own) && !before.groups.is_empty()
             );
             assert!(!threads.contains(&own), "the plan has changed a thread of a program");
             // Other programs may change meanwhile; a plan would change something every time.
