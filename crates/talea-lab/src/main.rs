@@ -89,6 +89,12 @@ enum What {
     /// Asks that server at the times on standard input.
     #[command(hide = true)]
     Ask(echo::AskArgs),
+    /// A periodic program of L3C's experiments: writes the release and the end of each job.
+    #[command(hide = true)]
+    Jobs(l3c::JobsArgs),
+    /// Computes products of matrices, and writes their number.
+    #[command(hide = true)]
+    Products(l3c::ProductsArgs),
     /// Keeps a CPU awake.
     #[command(hide = true)]
     Spin(placement::SpinArgs),
@@ -129,6 +135,8 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
         What::Pong => baseline::pong(),
         What::Echo(args) => echo::serve(&args),
         What::Ask(args) => echo::ask(&args),
+        What::Jobs(args) => l3c::jobs(&args),
+        What::Products(args) => l3c::products(&args),
         What::Spin(args) => Ok(placement::spin(&args)),
     }
 }

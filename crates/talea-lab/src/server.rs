@@ -52,7 +52,7 @@ impl LabServer {
         let config = dir.join("talead.toml");
         fs::write(&config, configuration(&dir, shape))?;
         let mut command = match shape.declared {
-            None => Command::new(talead()?),
+            None => Command::new(beside("talead")?),
             Some(cpus) => {
                 let mut command = Command::new(std::env::current_exe()?);
                 command.args(["serve", "--cpus", &cpus.to_string()]);
@@ -128,15 +128,15 @@ impl Drop for LabServer {
     }
 }
 
-/// Returns the path of `talead`, which is beside this program.
-fn talead() -> anyhow::Result<PathBuf> {
+/// Returns the path of another program of the workspace, which is beside this one.
+pub(super) fn beside(name: &str) -> anyhow::Result<PathBuf> {
     let exe = std::env::current_exe()?;
     let bin = exe.parent().context("this program lies nowhere")?;
-    let places = [bin.join("talead"), bin.join("../sbin/talead")];
+    let places = [bin.join(name), bin.join("../sbin").join(name)];
     let found = places.iter().find(|place| place.is_file()).cloned();
-    found.context(
-        "talead is not beside this program; build it: cargo build --release -p talea-daemon",
-    )
+    found.with_context(|| {
+        format!("{name} is not beside this program; build it: cargo build --release")
+    })
 }
 
 /// Creates a directory in memory, like the runtime directory. On a disk, the daemon's writes would

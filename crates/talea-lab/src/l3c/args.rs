@@ -24,6 +24,11 @@ pub(crate) struct Args {
     /// the machine has disturbed too much to say.
     #[arg(long, conflicts_with = "bounds")]
     pub(super) live: bool,
+    /// Deploy the tasks of fig7 and fig8 as programs of different users, which talea-deployd and
+    /// a governor keep in force; needs root, and talea, talea-deployd and
+    /// talea-governor beside this program.
+    #[arg(long, requires = "live")]
+    pub(super) deployed: bool,
     /// Run live experiments for seconds instead of minutes.
     #[arg(long, requires = "live")]
     pub(super) quick: bool,

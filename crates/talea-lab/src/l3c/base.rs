@@ -148,12 +148,11 @@ pub(super) fn base_system(plan: &Plan) -> (Tree, Workload) {
     let mut echo_task = task("echo", 100_000, 100_000, 200);
     echo_task.backlog.capacity = plan.capacity;
     add(echo_in, echo_task, echo);
-    // Endless products of matrices.
-    add(
-        first,
-        task("matrix", 3_600_000_000, 3_600_000_000, 50),
-        periodic(3_600_000_000, 0, 3_600_000_000),
-    );
+    // Endless products of matrices: one job.
+    let hour = 3_600_000_000;
+    let backlog = TaskSpec::new("matrix", span(hour)).backlog;
+    let matrix = TaskSpec { backlog, ..task("matrix", hour, hour, 50) };
+    add(first, matrix, periodic(hour, 0, hour));
     (tree, workload)
 }
 

@@ -18,6 +18,7 @@ mod scenarios;
 mod system_parts;
 
 pub(crate) use args::Args;
+pub(crate) use live::{JobsArgs, ProductsArgs, jobs, products};
 
 use args::Which;
 use talea_study::exit::Exit;

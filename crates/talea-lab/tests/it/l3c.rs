@@ -6,11 +6,14 @@ use serde_json::Value;
 use talea_kernel_tests::{Bench, Runs, kernel, needs, needs_root};
 
 /// Runs `talea-lab l3c FIGURE --live` until the claims hold, and returns them with their rows, or
-/// `None` if the machine cannot run it.
+/// `None` if the machine cannot run it. `figure` may have options behind it.
 fn lived(figure: &str, file: &str, plots: &[&str], rows: &[&str]) -> Option<Value> {
     let scratch = Scratch::new();
+    let mut words = vec!["l3c"];
+    words.extend(figure.split(' '));
+    words.extend(["--live", "--quick", "--out", "."]);
     let conclusive = Runs::at_least(1).repeat(|| {
-        let ended = run(&scratch, &["l3c", figure, "--live", "--quick", "--out", "."]);
+        let ended = run(&scratch, &words);
         println!("{}{}", ended.out, ended.err);
         (ended.code != Some(6)).then_some(ended)
     });
@@ -104,6 +107,30 @@ fn l16_l17_l18_figures_7_and_8_bursts_break_on_real_threads_what_a_reservation_k
     // Two burst scenarios: a thousand requests each, beside the normal ones.
     for row in answer["rows"].as_array().expect("rows").iter().skip(2) {
         assert!(row["tasks"][2]["jobs"].as_array().is_some_and(|jobs| jobs.len() > 1_000), "{row}");
+    }
+}
+
+/// Whether the programs of a deployment are beside `talea-lab`.
+fn is_built() -> bool {
+    let own = std::path::Path::new(crate::PROGRAM);
+    let is_beside = |name: &&str| own.with_file_name(name).is_file();
+    ["talea", "talea-deployd", "talea-governor"].iter().all(is_beside)
+}
+
+#[test]
+fn d33_figures_7_and_8_bursts_break_for_deployed_programs_what_a_reservation_keeps() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    needs!("talea-deployd beside talea-lab (cargo build --workspace)", is_built());
+    let _bench = Bench::new("cli_l3c_fig7_deployed");
+    let plots = ["l3c-fig7-deployed-live.svg", "l3c-fig8-deployed-live.svg"];
+    let answer = lived("fig7 --deployed", "l3c-fig7-8-deployed-live.json", &plots, &["D33"]);
+    needs!("governed programs", answer.is_some());
+    let rows = answer.expect("just asked")["rows"].clone();
+    let late = |scenario: usize, task: usize| ns(&rows[scenario]["tasks"][task]["measured_late"]);
+    for task in [0, 1] {
+        assert!(late(2, task) > 0, "bursts: {rows}");
+        assert_eq!([0, 1, 3].map(|scenario| late(scenario, task)), [0; 3], "{rows}");
     }
 }
 

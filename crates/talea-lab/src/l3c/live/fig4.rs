@@ -158,9 +158,9 @@ impl Default for End {
 /// Keeps for each job the last run in which no stall overlaps it.
 fn keep_conclusive(seen: &TrialMeasurement, simulated: &JobLog, ends: &mut BTreeMap<JobId, End>) {
     for &name in simulated.jobs.keys() {
-        let life = seen.lives.jobs.get(&name).copied().unwrap_or_default();
+        let life = seen.seen.lives.jobs.get(&name).copied().unwrap_or_default();
         let to = life.end.unwrap_or(Time::ZERO + seen.length);
-        let left_out = seen.stalls.overlaps(life.begin.unwrap_or(Time::ZERO), to);
+        let left_out = seen.seen.stalls.overlaps(life.begin.unwrap_or(Time::ZERO), to);
         let known = ends.entry(name).or_default();
         if !left_out || known.left_out {
             *known = End { life, lost: seen.lost_before(to), left_out };

@@ -132,7 +132,8 @@ fn one(slot: u64, length: Span) -> anyhow::Result<(Fig5Row, Responses)> {
     let (tree, workload) = figure5_system(slot, Some(requests.clone()));
     let trial = Trial { tree, workload, length, requests, echo: (span(650), None) };
     let seen = trial.run()?;
-    let waits = Responses::of_requests(&seen.asked, &seen.request_stalls, (Time::ZERO, end), end);
+    let waits =
+        Responses::of_requests(&seen.seen.asked, &seen.seen.request_stalls, (Time::ZERO, end), end);
     let mut counters = Counters::new(2);
     let engine = trial.tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
     talea_sim::Simulation::new(engine, 1, &trial.workload).run(end, &mut counters);
@@ -146,7 +147,7 @@ fn one(slot: u64, length: Span) -> anyhow::Result<(Fig5Row, Responses)> {
         measured_max_ns: waits.longest().map(Span::as_ns),
         measured_median_ns: waits.quantile(50).map(Span::as_ns),
         left_out: waits.left_out(),
-        products: a_second(seen.products),
+        products: a_second(seen.seen.products),
         share_ppm: seen.real.consumed[0].ordered.as_ns() / (length.as_ns() / 1_000_000),
         scheduler_ppm: effort / (length.as_ns() / 1_000_000),
         turns: a_second(seen.dispatches_of(TaskId(0)) as u64),

@@ -114,7 +114,8 @@ fn one(tenth: u64, seconds: u64) -> anyhow::Result<(Fig6Row, Responses)> {
     };
     let simulated_max_ns = simulated.jobs.range((ECHO, 0)..).filter_map(longest).max();
     let seen = trial.run()?;
-    let waits = Responses::of_requests(&seen.asked, &seen.request_stalls, (Time::ZERO, end), end);
+    let waits =
+        Responses::of_requests(&seen.seen.asked, &seen.seen.request_stalls, (Time::ZERO, end), end);
     let overhead = overhead(&seen);
     let (_, unasked) = figure6_system(&PERIODS, tenth, None);
     let lost_ppm = seen.lost_ppm();

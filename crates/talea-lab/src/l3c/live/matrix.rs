@@ -11,18 +11,28 @@ type Matrix = [[u32; SIZE]; SIZE];
 /// Returns a job body that multiplies until the run is over.
 pub(super) fn products(count: &AtomicU64) -> JobBody<'_> {
     Box::new(move |_, over| {
-        let mut rng = Rng::new(2017);
-        let (mut a, mut b) = (random(&mut rng), random(&mut rng));
-        while !over.load(Ordering::Relaxed) {
-            let product = times(&a, &b);
-            a = b;
-            b = product;
-            // A new random row, so that the products are not powers of the first two matrices.
-            b[0] = random(&mut rng)[0];
+        multiply(|| {
             count.fetch_add(1, Ordering::Relaxed);
-        }
-        black_box(b);
+            !over.load(Ordering::Relaxed)
+        });
     })
+}
+
+/// Multiplies while `goes_on` holds after a product.
+pub(super) fn multiply(mut goes_on: impl FnMut() -> bool) {
+    let mut rng = Rng::new(2017);
+    let (mut a, mut b) = (random(&mut rng), random(&mut rng));
+    loop {
+        let product = times(&a, &b);
+        a = b;
+        b = product;
+        // A new random row, so that the products are not powers of the first two matrices.
+        b[0] = random(&mut rng)[0];
+        if !goes_on() {
+            black_box(b);
+            return;
+        }
+    }
 }
 
 fn random(rng: &mut Rng) -> Matrix {

@@ -1,10 +1,11 @@
-//! Figures 7 and 8 on real threads: effect of the echo server on A and B in four scenarios. Each
-//! run serves both figures.
+//! Figures 7 and 8 on real threads, or deployed: effect of the echo server on A and B in four
+//! scenarios. Each run serves both figures.
 
 use super::super::args::Args;
 use super::super::base::{Load, Phases, Plan, Service, base_system};
 use super::super::scenarios::{PAPER_A, PAPER_B, SCENARIOS};
 use super::super::system_parts::span;
+use super::deployed;
 use super::results::{finish, ms_text};
 use super::stall_filter::{Point, Responses};
 use super::trial::Trial;
@@ -97,8 +98,13 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut claims = Vec::new();
     for (number, (what, service, load)) in SCENARIOS.into_iter().enumerate() {
         let (seen, said) = settle(what, args.patience(), || {
-            let seen = one(number, what, service, load, args.quick)?;
-            let claims = claims_of(number, &seen, found.first());
+            let seen = one(number, what, service, load, args)?;
+            let mut claims = claims_of(number, &seen, found.first());
+            if args.deployed {
+                for claim in &mut claims {
+                    claim.row = "D33";
+                }
+            }
             Ok((seen, claims))
         })?;
         found.push(seen);
@@ -126,8 +132,10 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
             ]);
         }
     }
+    let (how, suffix) =
+        if args.deployed { ("deployed", "-deployed") } else { ("on real threads", "") };
     let figure = |number: u8, at: usize, name: &str| Figure {
-        title: format!("L3C Fig. {number}, on real threads: response time of task {name}"),
+        title: format!("L3C Fig. {number}, {how}: response time of task {name}"),
         x: "seconds",
         y: "ms",
         panels: vec![Panel {
@@ -141,9 +149,10 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
                 .collect(),
         }],
     };
-    let figures = [("l3c-fig7", figure(7, 0, "A")), ("l3c-fig8", figure(8, 1, "B"))];
+    let names = [7, 8].map(|number| format!("l3c-fig{number}{suffix}"));
+    let figures = [(&*names[0], figure(7, 0, "A")), (&*names[1], figure(8, 1, "B"))];
     let raw = found.iter().map(|found| &found.row).collect();
-    finish(args, "l3c-fig7-8", &table, &figures, raw, claims)
+    finish(args, &format!("l3c-fig7-8{suffix}"), &table, &figures, raw, claims)
 }
 
 fn one(
@@ -151,9 +160,9 @@ fn one(
     what: &'static str,
     service: Service,
     load: Load,
-    quick: bool,
+    args: &Args,
 ) -> anyhow::Result<ScenarioMeasurement> {
-    let Times { length, bursts } = times(load, quick);
+    let Times { length, bursts } = times(load, args.quick);
     let at = |ms: u64| Time::from_ns(ms * MS);
     let plan = Plan {
         service,
@@ -169,7 +178,7 @@ fn one(
     let trial =
         Trial { tree, workload, length, requests: plan.requests(), echo: (SERVICE, Some(QUEUE)) };
     let simulated = trial.simulate();
-    let seen = trial.run()?;
+    let seen = if args.deployed { deployed::run(&trial)? } else { trial.run()?.seen };
     let end = plan.length;
     let of_task = |task| Responses::of_jobs(&seen.lives, task, &seen.stalls, (at(FROM), end));
     let requests =

@@ -34,8 +34,8 @@ pub(super) struct Trial {
     pub(super) echo: (Span, Option<u16>),
 }
 
-/// Measurements of a run.
-pub(super) struct TrialMeasurement {
+/// Observations of the tasks and of the client.
+pub(super) struct Observed {
     pub(super) lives: JobLog,
     pub(super) asked: Vec<RequestTimes>,
     /// Number of products of matrices.
@@ -44,6 +44,11 @@ pub(super) struct TrialMeasurement {
     pub(super) stalls: StallIntervals,
     /// Stalls of the CPU of the run and of the client's CPU.
     pub(super) request_stalls: StallIntervals,
+}
+
+/// Measurements of a run of the executor.
+pub(super) struct TrialMeasurement {
+    pub(super) seen: Observed,
     pub(super) length: Span,
     pub(super) real: RootReport,
 }
@@ -96,12 +101,13 @@ impl Trial {
         let _awake = KeepCpusAwake::on(cpus)?;
         let port = free_port()?;
         let names = self.names();
-        let program = |name: &String| (name == "echo").then(|| self.server(port)).transpose();
+        let own = this_program()?;
+        let program = |name: &String| (name == "echo").then(|| self.server(&own, port));
         let root = Root {
             name: "cpu".to_owned(),
             tree: self.tree.clone(),
             sources: self.workload.sources.clone(),
-            programs: names.iter().map(program).collect::<anyhow::Result<_>>()?,
+            programs: names.iter().map(program).collect(),
             users: vec![None; names.len()],
             health: vec![talea_core::health::Health::default(); names.len()],
             logical: vec![false; names.len()],
@@ -144,30 +150,18 @@ impl Trial {
         if report.zero != begin {
             return Ok(None);
         }
-        let ours = report.stalls.iter().map(|stall| (stall.from, stall.to));
-        let theirs = stalls.into_iter();
-        let cpu_stalls = StallIntervals::new(ours.clone().collect());
-        let request_stalls = StallIntervals::new(ours.chain(theirs).collect());
+        let ours = report.stalls.iter().map(|stall| (stall.from, stall.to)).collect();
         let [real] = <[RootReport; 1]>::try_from(report.roots).ok().context("one root")?;
         let lives = JobLog::from_record(&self.tree, &real)?;
         let products = products.load(Ordering::Relaxed);
-        Ok(Some(TrialMeasurement {
-            lives,
-            asked,
-            products,
-            stalls: cpu_stalls,
-            request_stalls,
-            length: report.length,
-            real,
-        }))
+        let seen = Observed::new(lives, asked, products, ours, stalls);
+        Ok(Some(TrialMeasurement { seen, length: report.length, real }))
     }
 
-    /// Returns the command of the echo server.
-    fn server(&self, port: u16) -> anyhow::Result<Vec<String>> {
+    /// Returns the command of the echo server. `program` is the path of this program.
+    pub(super) fn server(&self, program: &str, port: u16) -> Vec<String> {
         let (service, queue) = self.echo;
-        let program = std::env::current_exe()?.into_os_string().into_string();
-        let program = program.ok().context("the name of this program is not UTF-8")?;
-        let mut words = vec![program, "echo".into()];
+        let mut words = vec![program.to_owned(), "echo".into()];
         words.extend([
             "--port".into(),
             port.to_string(),
@@ -177,8 +171,28 @@ impl Trial {
         if let Some(queue) = queue {
             words.extend(["--queue".into(), queue.to_string()]);
         }
-        Ok(words)
+        words
     }
+}
+
+impl Observed {
+    /// `ours` are the stalls of the CPU of the run, `theirs` those of the client.
+    pub(super) fn new(
+        lives: JobLog,
+        asked: Vec<RequestTimes>,
+        products: u64,
+        ours: Vec<(Time, Time)>,
+        theirs: Vec<(Time, Time)>,
+    ) -> Observed {
+        let request_stalls = StallIntervals::new([ours.clone(), theirs].concat());
+        Observed { lives, asked, products, stalls: StallIntervals::new(ours), request_stalls }
+    }
+}
+
+/// Returns the path of this program.
+pub(super) fn this_program() -> anyhow::Result<String> {
+    let program = std::env::current_exe()?.into_os_string().into_string();
+    program.ok().context("the name of this program is not UTF-8")
 }
 
 impl TrialMeasurement {
@@ -221,15 +235,21 @@ const LEADS: [Span; 3] =
     [Span::from_ns(400_000_000), Span::from_ns(1_200_000_000), Span::from_ns(4_000_000_000)];
 
 /// Returns a port that is unused now.
-fn free_port() -> anyhow::Result<u16> {
+pub(super) fn free_port() -> anyhow::Result<u16> {
     Ok(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?.local_addr()?.port())
 }
 
 /// Client process, which sends requests during the run.
-struct Client(Option<Child>);
+pub(super) struct Client(Option<Child>);
 
 impl Client {
-    fn start(port: u16, zero: Monotonic, requests: &[Time], cpu: u32) -> anyhow::Result<Client> {
+    /// Starts the client of the server at `port`. Requests are sent at `requests` after `zero`.
+    pub(super) fn start(
+        port: u16,
+        zero: Monotonic,
+        requests: &[Time],
+        cpu: u32,
+    ) -> anyhow::Result<Client> {
         if requests.is_empty() {
             return Ok(Client(None));
         }
@@ -254,7 +274,7 @@ impl Client {
         Ok(client)
     }
 
-    fn finish(mut self) -> anyhow::Result<ClientReport> {
+    pub(super) fn finish(mut self) -> anyhow::Result<ClientReport> {
         let Some(child) = self.0.take() else { return Ok(ClientReport::default()) };
         let ended = child.wait_with_output()?;
         if !ended.status.success() {
