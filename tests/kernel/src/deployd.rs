@@ -277,10 +277,15 @@ pub fn apply(tasks: &[TaskSpec], confirm: Option<Span>) -> Ask {
 
 /// Returns a request that puts these tasks in force, on a root.
 pub fn apply_on(root: RootSpec, tasks: &[TaskSpec], confirm: Option<Span>) -> Ask {
+    apply_roots(vec![root], tasks, confirm)
+}
+
+/// Returns a request that puts these tasks in force, on several roots.
+pub fn apply_roots(roots: Vec<RootSpec>, tasks: &[TaskSpec], confirm: Option<Span>) -> Ask {
     let files = vec![SourceFile { path: "system.toml".to_owned(), text: format!("{tasks:?}") }];
     let hash = FileHash::of(files.iter().map(|file| file.text.as_str()));
     let report = "proved".to_owned();
-    let generation = Generation::new(0, hash, vec![root], tasks.to_vec(), report, false);
+    let generation = Generation::new(0, hash, roots, tasks.to_vec(), report, false);
     let generation = Arc::new(generation.expect("a valid generation"));
     Ask::Apply { generation: StoredGeneration { generation, files }, confirm }
 }

@@ -4,6 +4,7 @@
 mod failures;
 mod governed;
 mod kills;
+mod random_kills;
 mod reservation;
 mod rights;
 mod tables;

@@ -1,14 +1,12 @@
 //! Roots with a governor: deployed programs of several users in time partitions and servers.
 
 use super::rights::field;
-use super::{SLEEP, kill, ms};
+use super::{SLEEP, ms};
 use crate::exec::programs::hogs;
 use crate::governor::scene::{Measured, SYSTEM, cpu, is_possible, measure, number};
 use crate::governor::{TRACE, is_kept};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-use talea_core::rng::Rng;
 use talea_core::{CpuSet, Monotonic};
 use talea_deploy::text::message::{Ask, ConditionText};
 use talea_deploy::{Governed, Role, RootSpec, TaskSpec};
@@ -17,9 +15,9 @@ use talea_kernel_tests::{Bench, Runs, eventually, kernel, needs, needs_root};
 use talea_os::cgroup::Cgroup;
 
 /// Tasks whose programs always want the CPU, with their users.
-const BUSY: [(&str, &str); 3] = [("boxed", "games"), ("first", "daemon"), ("second", "bin")];
+pub(super) const BUSY: [(&str, &str); 3] =
+    [("boxed", "games"), ("first", "daemon"), ("second", "bin")];
 pub(super) const GOVERNOR: &str = "cpu (governor)";
-const KILLS: usize = 20;
 
 /// Returns the request that puts a system in force, whose root has the tasks of [`SYSTEM`].
 pub(super) fn request(text: &str, program: &Path, confirm: Option<talea_core::Span>) -> Ask {
@@ -65,7 +63,7 @@ pub(super) fn statistics(deployd: &Deployd) -> String {
 /// Measures the execution of the busy programs until a measurement is conclusive. A stall of the
 /// machine disturbs one measurement; a governor that does not keep its table disturbs all, and then
 /// none is conclusive.
-fn measured(deployd: &Deployd) -> Measured {
+pub(super) fn measured(deployd: &Deployd) -> Measured {
     let groups = BUSY.map(|(task, _)| group_of(deployd, task));
     let zero = number(&statistics(deployd), "zero_ns");
     let measured = Runs::at_least(1).repeat(|| {
@@ -77,7 +75,7 @@ fn measured(deployd: &Deployd) -> Measured {
 }
 
 /// Waits until all programs have executed, and returns their processes.
-fn pids(deployd: &Deployd) -> [i32; 3] {
+pub(super) fn pids(deployd: &Deployd) -> [i32; 3] {
     let pids = BUSY.map(|(task, _)| deployd.running(task));
     deployd.running(GOVERNOR);
     for (task, _) in BUSY {
@@ -199,54 +197,6 @@ fn d23_a_program_that_leaves_its_cpu_again_and_again_is_killed() {
         deployd.instances().iter().all(|of| of.task != "first")
     });
     assert_eq!(deployd.running("second"), beside);
-}
-
-#[test]
-fn d24_twenty_kills_change_nothing_but_the_killed() {
-    needs_root!();
-    needs!("two CPUs, cgroup v2 and its perf events", is_possible());
-    let bench = Bench::new("deploy-governed-kills");
-    let mut deployd = Deployd::start(&bench);
-    deployd.change(&request(SYSTEM, &hogs(&bench), None));
-    let mut expected = pids(&deployd);
-    let mut rng = Rng::new(26);
-    for round in 0..KILLS {
-        std::thread::sleep(Duration::from_micros(rng.below(150_000)));
-        match rng.below(3) {
-            0 => {
-                deployd.kill();
-                deployd.restart();
-            }
-            1 => {
-                let governor = deployd.running(GOVERNOR);
-                kill(governor);
-                eventually("there is another governor", || {
-                    let task = deployd.task(GOVERNOR);
-                    task.condition == ConditionText::Running
-                        && task.pid.is_some_and(|pid| pid as i32 != governor)
-                });
-            }
-            _ => {
-                let victim = rng.below(3) as usize;
-                kill(expected[victim]);
-                eventually("it runs again", || {
-                    let task = deployd.task(BUSY[victim].0);
-                    let pid = task.pid.map(|pid| pid as i32);
-                    let is_new = pid.is_some_and(|pid| pid != expected[victim]);
-                    is_new && task.condition == ConditionText::Running
-                });
-                expected[victim] = deployd.running(BUSY[victim].0);
-            }
-        }
-        assert_eq!(pids(&deployd), expected, "round {round}");
-    }
-    is_kept(&measured(&deployd));
-    for (task, _) in BUSY {
-        let processes = group_of(&deployd, task).processes().expect("its group");
-        let own = deployd.running(task);
-        assert!(processes.iter().any(|pid| pid.as_raw() == own), "{task}: {processes:?}");
-    }
-    assert_eq!(deployd.instances().len(), 5, "four programs and the governor");
 }
 
 #[test]

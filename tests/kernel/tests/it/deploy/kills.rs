@@ -8,8 +8,9 @@ use talea_core::rng::Rng;
 use talea_deploy::Generation;
 use talea_deploy::text::message::{Answer, Ask, ConditionText};
 use talea_deploy::text::{Instance, StoredGeneration, StoredRecord};
+use talea_kernel_tests::bench::copy;
 use talea_kernel_tests::deployd::{Deployd, apply, task};
-use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root};
+use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root, program};
 
 #[test]
 fn d17_a_later_daemon_adopts_the_programs_and_touches_nothing() {
@@ -29,7 +30,9 @@ fn d17_a_later_daemon_adopts_the_programs_and_touches_nothing() {
         }
         assert!(pids.iter().all(|&pid| kernel::exists(pid)), "programs outlive the daemon");
         assert!(has_level(pids[0], 93) && has_level(pids[1], 90));
+        upgrade();
         deployd.restart();
+        assert_eq!(deployd.status().in_force.expect("a generation").number, 1);
         let (strace, file) = trace(&bench, &deployd);
         assert_eq!(["control", "ready"].map(|name| deployd.running(name)), pids);
         // Some inspections, also past the limit for the readiness.
@@ -48,6 +51,14 @@ fn d17_a_later_daemon_adopts_the_programs_and_touches_nothing() {
         task.failures == 1 && task.pid.is_some_and(|pid| pid as i32 != pids[0])
     });
     assert!(deployd.log().contains("control: ended with an unknown status"), "{}", deployd.log());
+}
+
+/// Replaces the file of the daemon, as an upgrade does.
+fn upgrade() {
+    let daemon = program("talea-deployd");
+    let new = daemon.with_extension("new");
+    copy(&daemon, &new);
+    std::fs::rename(&new, &daemon).expect("one folder");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use talea_proto::refusal::{PluginVerdict, RejectionReason};
 use talea_proto::{Reply, Request, Task};
 
 /// Whether a user gets this task on CPU 0. A refusal must name the reservation.
-fn is_granted(daemon: &Daemon, task: Task) -> bool {
+pub(super) fn is_granted(daemon: &Daemon, task: Task) -> bool {
     let agent = Agent::user(ALICE);
     let client = agent.connect(daemon);
     let task = Task { cpus: CpuSet::single(0), cpus_mandatory: true, ..task };

@@ -27,7 +27,7 @@ pub(crate) fn hogs(bench: &Bench) -> PathBuf {
 }
 
 /// Compiles a program of `plugins` in C and returns its path.
-pub(super) fn build(bench: &Bench, name: &str) -> PathBuf {
+pub(crate) fn build(bench: &Bench, name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("plugins/{name}.c"));
     let program = bench.path(name);
     let output = Command::new("cc")
@@ -315,7 +315,7 @@ pub(super) fn kill(pid: u32) {
 }
 
 /// Returns the reaper of a run: its child process of that name.
-pub(super) fn reaper_of(pid: u32) -> Option<u32> {
+pub(crate) fn reaper_of(pid: u32) -> Option<u32> {
     let children = std::fs::read_dir("/proc").ok()?.flatten();
     children.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(|&child: &u32| {
         let Some(child) = Tid::new(child as i32) else { return false };
