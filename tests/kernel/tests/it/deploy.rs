@@ -8,6 +8,7 @@ mod random_kills;
 mod reservation;
 mod rights;
 mod tables;
+mod windows;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

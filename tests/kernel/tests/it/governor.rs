@@ -44,7 +44,8 @@ fn l20_governed_programs_run_in_their_slots_and_budgets_as_in_a_run_of_the_same_
         let stats = governor.stats();
         drop(governor);
         drop(scene);
-        let beside = execute_beside(&bench, TRACE);
+        let beside =
+            execute_beside(&bench, TRACE, |groups, zero| scene::measure(groups, TRACE, zero));
         let is_calm =
             measured.late_slots * 20 <= measured.slots && beside.late_slots * 20 <= beside.slots;
         is_calm.then_some((measured, beside, stats))

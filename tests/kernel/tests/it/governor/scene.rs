@@ -84,12 +84,12 @@ priority = 100
 program = ["/bin/true"]
 "#;
 const TASKS: [&str; 4] = ["boxed", "first", "second", "none"];
-const FRAME: u64 = 20_000_000;
+pub(crate) const FRAME: u64 = 20_000_000;
 /// Start and end of the slot of each task in a frame.
-const SLOTS: [(u64, u64); 4] =
+pub(crate) const SLOTS: [(u64, u64); 4] =
     [(0, FRAME), (0, 8_000_000), (8_000_000, 16_000_000), (16_000_000, 20_000_000)];
 /// Number of switches that a trace has room for.
-const MAX_SWITCHES: usize = 1 << 17;
+pub(crate) const MAX_SWITCHES: usize = 1 << 17;
 
 pub(crate) fn is_possible() -> bool {
     if kernel::cpus().len() < 2 {
@@ -432,8 +432,13 @@ pub(crate) fn measure(
     Measured { outside_permille, share_permille, starts, slots, late_slots }
 }
 
-/// Executes the system with the same programs, and measures the run in the same way.
-pub(super) fn execute_beside(bench: &Bench, length: Duration) -> Measured {
+/// Executes the system with the same programs for `length` and some seconds more. Returns what
+/// `look` sees in their groups; its second argument returns the start of the first frame.
+pub(crate) fn execute_beside<T>(
+    bench: &Bench,
+    length: Duration,
+    look: impl FnOnce(&[Arc<Cgroup>], Box<dyn FnOnce() -> Monotonic + '_>) -> T,
+) -> T {
     let text = format!("duration = \"10s\"\n{SYSTEM}");
     let system = talea_system::read(&text, "the test's own", &()).expect("a sound system");
     let root = &system.roots[0];
@@ -468,7 +473,7 @@ pub(super) fn execute_beside(bench: &Bench, length: Duration) -> Measured {
         let top = top.expect("found");
         let open = |task: usize| Cgroup::open(top.join(task.to_string())).expect("there");
         let groups: Vec<_> = (0..3).map(open).map(Arc::new).collect();
-        measure(&groups, length, || run.join().expect("no panic").expect("a run").zero)
+        look(&groups, Box::new(|| run.join().expect("no panic").expect("a run").zero))
     })
 }
 
