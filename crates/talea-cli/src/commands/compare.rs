@@ -1,19 +1,23 @@
 //! `talea compare`: compares bound, simulation and real threads.
 
+mod deployed;
 mod program_bounds;
 mod report;
+mod simulate;
 
 use crate::broker_client::Options;
+use crate::commands::deploy::DaemonArgs;
 use crate::reserve::{CpuReservation, reserve};
+use deployed::Measurement;
 use program_bounds::drop_program_bounds;
 use report::{CompareReport, RootComparison, RunReport};
+use simulate::{SimulatedRoot, simulate};
 use std::path::PathBuf;
 use talea_core::mutate;
 use talea_core::{CpuSet, Span, Time};
 use talea_exec::StoppedTime;
 use talea_exec::native::Guarantee;
 use talea_exec::{ProgramExit, RootReport};
-use talea_sim::Simulation;
 use talea_sim::rng::root_seed;
 use talea_study::compare::Tolerance;
 use talea_study::compare::chains::{ChainFindings, chain_bounds, check_chain};
@@ -25,7 +29,6 @@ use talea_study::exit::{Exit, not_executable};
 use talea_study::live_run::{
     self, Accounts, CpuAssignment, LiveRun, LoadEstimate, Mechanism, RunSetup, SourceTexts,
     WorkMode, estimate_load, isolation_failure_text, place, print_limits, refused_file,
-    with_changes,
 };
 use talea_study::options::{self, Output};
 use talea_study::output::{colored, write_file};
@@ -80,6 +83,15 @@ pub(crate) struct CompareArgs {
     /// Write a page with the simulated and the last measured schedule to FILE.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Instead of runs: the counters of the deployment in force, for the duration. Compares the
+    /// longest response, late jobs and CPU time; needs root.
+    #[arg(
+        long,
+        conflicts_with_all = ["repeat", "cpus", "work", "mechanism", "beside_grants", "html"]
+    )]
+    deployed: bool,
+    #[command(flatten)]
+    daemon: DaemonArgs,
     #[command(flatten)]
     output: Output,
 }
@@ -102,6 +114,16 @@ struct Comparison<'a> {
 }
 
 pub(crate) fn run(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit> {
+    if args.deployed {
+        return deployed::run(&Measurement {
+            file: &args.file,
+            duration: args.duration,
+            seed: args.seed,
+            tolerance: Tolerance { min: args.tolerance, permille: TOLERANCE_PERMILLE },
+            daemon: &args.daemon,
+            output: &args.output,
+        });
+    }
     compare(options, args).map_err(|error| refused_file(error, &args.file))
 }
 
@@ -162,7 +184,7 @@ fn compare(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit> {
             break;
         }
     }
-    let simulated = stage.simulate()?;
+    let simulated = simulate(&system, outlines, seed, duration)?;
     let mut roots = Vec::new();
     for (number, root) in system.roots.iter().enumerate() {
         roots.push(RootComparison::of(
@@ -237,24 +259,7 @@ fn execute(args: &CompareArgs, stage: &Comparison<'_>) -> anyhow::Result<LiveRun
     })
 }
 
-type SimulatedRoot<'a> = (run_summary::RootSummary, Option<DrawnRoot<'a>>);
-
-impl<'a> Comparison<'a> {
-    /// Simulates each root.
-    fn simulate(&self) -> anyhow::Result<Vec<SimulatedRoot<'a>>> {
-        let end = Time::ZERO + self.duration;
-        let one = |(number, (root, outline)): (usize, (&Root, &'a Outline))| {
-            let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
-            let mut seen =
-                run_summary::RunRecorder::new(outline, &machine, self.duration, true, None, None);
-            let workload = root.workload(root_seed(self.seed, number));
-            let mut world = with_changes(Simulation::new(machine, root.tree.cpus, &workload), root);
-            let unfinished = seen.run(&mut world, end);
-            Ok(run_summary::summarize(outline, seen, unfinished, end))
-        };
-        self.system.roots.iter().zip(self.outlines).enumerate().map(one).collect()
-    }
-
+impl Comparison<'_> {
     /// Checks each root of a run, and adds the latencies of the chains to `chains`.
     fn check_run(
         &self,

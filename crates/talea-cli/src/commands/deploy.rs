@@ -8,6 +8,8 @@ mod plan;
 mod report;
 mod verbs;
 
+pub(crate) use daemon::DaemonArgs;
+
 use crate::broker_client::Options;
 use talea_study::exit::Exit;
 

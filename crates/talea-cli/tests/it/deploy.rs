@@ -504,3 +504,83 @@ fn d14_d22_a_session_of_all_verbs() {
     expect(&["remove"], 3, "no generation is in force");
     expect(&["rollback", "1"], 3, "there is no generation 1");
 }
+
+/// A root with a server, and one that Linux schedules; both programs are periodic.
+fn two_roots(cost: &str) -> String {
+    let program = talea_kernel_tests::program("talea-test-program");
+    let task = |name: &str, parent: &str, period: u64, cost: &str| {
+        format!(
+            "[[task]]\nname = \"{name}\"\nin = \"{parent}\"\nuser = \"daemon\"\n\
+             program = [\"{}\", \"periodic\", \"{period}\", \"2\"]\n\
+             period = \"{period}ms\"\ncost = \"{cost}\"\n",
+            program.display()
+        )
+    };
+    let root = |name: &str| format!("[[scheduler]]\nname = \"{name}\"\npolicy = \"fp\"\n");
+    let server = "[[scheduler]]\nname = \"box\"\nin = \"boxed\"\nserver = \"deferrable\"\n\
+                  priority = 10\nbudget = \"10ms\"\nperiod = \"20ms\"\n";
+    [
+        "duration = \"1s\"\n",
+        &root("plain"),
+        &root("boxed"),
+        server,
+        &task("logger", "plain", 50, "5ms"),
+        "priority = 10\n",
+        &task("control", "box", 20, cost),
+    ]
+    .concat()
+}
+
+#[test]
+fn d36_the_counters_of_a_deployment_are_held_against_bound_and_simulation() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let bench = Bench::new("cli-deploy-compare");
+    let deployd = Deployd::start(&bench);
+    let scratch = Scratch::new();
+    let compare = |options: &[&str]| {
+        let mut command = talea(&scratch);
+        command.args(["compare", "--deployed", "system.toml"]).args(options);
+        finish(command.arg("--runtime").arg(deployd.runtime()))
+    };
+    scratch.file("system.toml", &two_roots("4ms"));
+    assert_eq!(compare(&[]).code, Some(3), "nothing is in force");
+    let apply = || {
+        let ended = verb(&scratch, &deployd, &["apply", "system.toml", "--unproved"]);
+        assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
+        for task in ["boxed (governor)", "control", "logger"] {
+            deployd.running(task);
+        }
+    };
+    apply();
+    let mut runs = Runs::at_least(2);
+    let conclusive = |ended: Ended| {
+        println!("{}{}", ended.out, ended.err);
+        (ended.code != Some(6)).then_some(ended)
+    };
+    let agrees = runs.repeat(|| conclusive(compare(&["--json"]))).expect("one conclusive run");
+    assert_eq!(agrees.code, Some(0), "{}{}", agrees.out, agrees.err);
+    let report = json(&agrees.out);
+    let [plain, boxed] = [&report["roots"][0], &report["roots"][1]];
+    let control = &boxed["tasks"][0];
+    let of = |key: &str| control[key].as_u64().unwrap_or_else(|| panic!("{key}: {report}"));
+    assert!((45..=55).contains(&of("jobs")) && of("late") == 0, "{report}");
+    assert!(of("measured_max_ns") >= 2_000_000 && of("bound_ns") >= 4_000_000, "{report}");
+    assert!(of("cpu_time_ns") >= 80_000_000 && of("simulated_max_ns") >= 4_000_000, "{report}");
+    assert_eq!(boxed["not_measured"], Value::Null);
+    let logger = &plain["tasks"][0];
+    assert!(plain["not_measured"].as_str().is_some_and(|why| why.contains("no process observes")));
+    assert_eq!((&logger["jobs"], &logger["measured_max_ns"]), (&Value::Null, &Value::Null));
+    assert!(logger["cpu_time_ns"].as_u64().is_some_and(|ns| ns >= 30_000_000), "{report}");
+    // Another file than that in force.
+    scratch.file("system.toml", &two_roots("1ms"));
+    let other = compare(&[]);
+    assert_eq!(other.code, Some(3), "{}", other.out);
+    assert!(other.err.contains("talea deploy diff system.toml"), "{}", other.err);
+    // A program that needs more than its cost.
+    apply();
+    let differs = runs.repeat(|| conclusive(compare(&[]))).expect("one conclusive run");
+    assert_eq!(differs.code, Some(1), "{}{}", differs.out, differs.err);
+    let why = "its cost and its period allow";
+    assert!(differs.out.contains(why) && differs.out.contains("not measured"), "{}", differs.out);
+}

@@ -100,6 +100,24 @@ pub(super) enum Verdict {
     Inconclusive,
 }
 
+impl Verdict {
+    pub(super) fn exit(self) -> Exit {
+        match self {
+            Verdict::Agree => Exit::Ok,
+            Verdict::Differ => Exit::Failure,
+            Verdict::Inconclusive => Exit::Inconclusive,
+        }
+    }
+
+    pub(super) fn word(self) -> (&'static str, Tone) {
+        match self {
+            Verdict::Agree => ("agree", Tone::Good),
+            Verdict::Differ => ("differ", Tone::Bad),
+            Verdict::Inconclusive => ("inconclusive", Tone::Doubtful),
+        }
+    }
+}
+
 #[derive(Serialize)]
 pub(super) struct RootComparison {
     name: String,
@@ -367,11 +385,7 @@ impl CompareReport {
     }
 
     pub(super) fn exit(&self) -> Exit {
-        match self.verdict {
-            Verdict::Agree => Exit::Ok,
-            Verdict::Differ => Exit::Failure,
-            Verdict::Inconclusive => Exit::Inconclusive,
-        }
+        self.verdict.exit()
     }
 }
 
@@ -489,11 +503,7 @@ pub(super) fn text(answer: &CompareReport, color: bool) -> String {
     let mut out = String::new();
     let runs = count(answer.runs.len(), "run");
     for (number, root) in answer.roots.iter().enumerate() {
-        let (word, tone) = match root.verdict {
-            Verdict::Agree => ("agree", Tone::Good),
-            Verdict::Differ => ("differ", Tone::Bad),
-            Verdict::Inconclusive => ("inconclusive", Tone::Doubtful),
-        };
+        let (word, tone) = root.verdict.word();
         // Writing to a String can't fail.
         let _ = writeln!(
             out,

@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Daemon that keeps the deployment.
 #[derive(clap::Args, Debug)]
-pub(super) struct DaemonArgs {
+pub(crate) struct DaemonArgs {
     /// Runtime directory of the daemon talea-deployd.
     #[arg(long, value_name = "DIR", default_value = "/run/talea-deploy")]
     runtime: PathBuf,
@@ -48,7 +48,7 @@ impl DaemonArgs {
     }
 
     /// Returns the status.
-    pub(super) fn status(&self) -> anyhow::Result<StatusText> {
+    pub(crate) fn status(&self) -> anyhow::Result<StatusText> {
         match self.ask(&Ask::Status)? {
             Answer::Status(status) => Ok(status),
             other => bail!("talea-deployd answers {other:?}"),
@@ -56,7 +56,7 @@ impl DaemonArgs {
     }
 
     /// Returns the generation in force.
-    pub(super) fn in_force(&self) -> anyhow::Result<Option<Generation>> {
+    pub(crate) fn in_force(&self) -> anyhow::Result<Option<Generation>> {
         match self.ask(&Ask::InForce)? {
             Answer::InForce(generation) => Ok(generation),
             other => bail!("talea-deployd answers {other:?}"),
@@ -78,6 +78,11 @@ impl DaemonArgs {
                 _ => Err(error),
             },
         }
+    }
+
+    /// Returns the directory of the statistics of governors.
+    pub(crate) fn statistics(&self) -> PathBuf {
+        self.runtime.join("systems")
     }
 
     fn socket(&self) -> PathBuf {
