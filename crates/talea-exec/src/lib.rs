@@ -80,8 +80,8 @@ pub use programs::{Isolation, ProgramExit, ProgramReport};
 pub use record::{RecordEntry, RecordKind, RecordSink};
 pub use rights::{ObservedPolicies, RightsProvider, RunThreads};
 pub use run::{
-    Band, Failure, Options, Report, RootPlan, RootReport, TaskPlan, execute, execute_granted,
-    execute_streaming, execute_until,
+    Band, Failure, Options, Report, RootPlan, RootReport, TaskPlan, check_budgets, execute,
+    execute_granted, execute_streaming, execute_until,
 };
 pub use run_control::{RunControl, SwitchRequest};
 pub use schedule_log::{ScheduleEvent, ScheduleLog};

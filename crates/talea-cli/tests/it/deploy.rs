@@ -178,6 +178,7 @@ fn d14_what_the_computer_cannot_give_is_refused_with_a_remedy() {
         .replace("cost = \"10ms\"", "cost = \"9ms\"");
     let logical =
         SYSTEM.replacen("cost = \"2ms\"", "cost = \"2ms\"\nlogical_execution_time = true", 1);
+    let short = doubtful().replace("budget = \"2ms\"", "budget = \"3us\"");
     let wide = SYSTEM.replacen("policy = \"fp\"", "policy = \"fp\"\ncpus = 64", 1);
     for (text, of, why) in [
         (&relative, "control", "relative to a folder"),
@@ -187,6 +188,7 @@ fn d14_what_the_computer_cannot_give_is_refused_with_a_remedy() {
         (&unplayed, "control", "no program plays the task"),
         (&greedy, "cpu0", "real-time threads"),
         (&wide, "cpu0", "one CPU"),
+        (&short, "cpu0", "too short to be enforced"),
         (&logical, "control", "logical_execution_time"),
     ] {
         let ended = plan(&scratch, text, &["--json", "--unproved"]);

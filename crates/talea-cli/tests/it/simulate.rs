@@ -457,7 +457,10 @@ fn d42_an_idle_instant_is_after_the_graph_and_the_first_request_decides_the_limi
         let parts = report["roots"].as_array().expect("roots");
         let part = |root: &serde_json::Value| {
             let part = &root["part"];
-            (part["from_ns"].as_u64().expect("a time"), part["mode"].as_str().expect("a mode").to_owned())
+            (
+                part["from_ns"].as_u64().expect("a time"),
+                part["mode"].as_str().expect("a mode").to_owned(),
+            )
         };
         parts.iter().map(part).collect()
     };

@@ -190,7 +190,10 @@ fn check_programs(root: &RootPlan<'_>, options: &Options) -> Result<(), String> 
 }
 
 /// Checks that budgets and quanta are long enough to be enforced.
-pub(crate) fn check_budgets(tree: &Tree) -> Result<(), String> {
+///
+/// # Errors
+/// The node and its value, as a sentence without a full stop.
+pub fn check_budgets(tree: &Tree) -> Result<(), String> {
     for (_, node) in tree.nodes() {
         match &node.spec {
             Node::Task(_) => {}

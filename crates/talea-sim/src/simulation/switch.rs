@@ -48,9 +48,9 @@ impl<W: Observer> Simulation<W> {
         let pending: u64 = (0..self.engine.tasks())
             .map(|task| u64::from(self.engine.backlog(TaskId(task as u32))))
             .sum();
-        let last = self.completions_at(now).filter(|job| {
-            mutate!("switch-graph", !self.engine.has_successors(job.task), true)
-        });
+        let last = self
+            .completions_at(now)
+            .filter(|job| mutate!("switch-graph", !self.engine.has_successors(job.task), true));
         pending == last.count() as u64
     }
 }

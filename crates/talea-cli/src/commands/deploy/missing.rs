@@ -80,6 +80,11 @@ pub(super) fn of_root(root: &Root, plan: &RootPlan, machine: &SystemInfo) -> Vec
             "write cpu.rt_runtime_us of the group, or start talea in the root group",
         ));
     }
+    if plan.mechanism == Mechanism::Freeze
+        && let Err(why) = talea_exec::check_budgets(&root.tree)
+    {
+        missing.push(Missing::new(name, why, "write a longer one"));
+    }
     missing.extend(of_real_time(root, plan, machine));
     missing
 }

@@ -156,10 +156,10 @@ pub(super) fn plan(
 /// task that keeps its CPUs is not touched.
 fn cpus_in_force(system: &System, in_force: &Generation) -> Option<CpuSet> {
     let roots = in_force.roots();
-    let is_same = |(old, new): (&RootSpec, &Root)| {
-        old.name == new.name && old.cpus.len() == new.tree.cpus
-    };
-    let are_same = roots.len() == system.roots.len() && roots.iter().zip(&system.roots).all(is_same);
+    let is_same =
+        |(old, new): (&RootSpec, &Root)| old.name == new.name && old.cpus.len() == new.tree.cpus;
+    let are_same =
+        roots.len() == system.roots.len() && roots.iter().zip(&system.roots).all(is_same);
     are_same.then(|| roots.iter().fold(CpuSet::EMPTY, |all, root| all.union(&root.cpus)))
 }
 

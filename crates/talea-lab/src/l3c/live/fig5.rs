@@ -188,8 +188,7 @@ fn claims(found: &[(Fig5Row, Responses)]) -> Vec<Claim> {
         && shares.iter().skip(3).max() > shares.first();
     let cost = Claim {
         row: "L14",
-        says: "short slots cost the other partition CPU time, and switches become more"
-            .to_owned(),
+        says: "short slots cost the other partition CPU time, and switches become more".to_owned(),
         seen: format!(
             "{shares:?} ppm of the CPU beside {scheduler:?} of the scheduler, {products:?} products and {turns:?} turns a second"
         ),

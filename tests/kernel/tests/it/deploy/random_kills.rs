@@ -20,7 +20,7 @@ use talea_kernel_tests::{Bench, Daemon, config, eventually, needs, needs_root};
 use talea_os::cgroup::program_group;
 use talea_os::{Tid, proc};
 
-/// Period of the task on the other root, which is also its bound.
+/// Period of the task on the other root, which is also its deadline.
 const PERIOD_MS: u64 = 10;
 const CONTROL: &str = "control";
 
@@ -173,7 +173,7 @@ fn d24_d35_kills_of_any_process_change_nothing_but_the_killed() {
         let median = of.get(of.len() / 2);
         println!("{victim:?}: {} kills, restored in {median:?}, at most {:?}", of.len(), of.last());
     }
-    // The task of the other root: whatever is killed, it keeps its bound.
+    // The task of the other root: whatever is killed, it meets its deadlines.
     let log = deployd.log();
     let words = |begin: &str| {
         let lines = log.lines().filter_map(|line| line.strip_prefix(begin)).map(|rest| {
