@@ -178,7 +178,9 @@ fn d14_what_the_computer_cannot_give_is_refused_with_a_remedy() {
         .replace("cost = \"10ms\"", "cost = \"9ms\"");
     let logical =
         SYSTEM.replacen("cost = \"2ms\"", "cost = \"2ms\"\nlogical_execution_time = true", 1);
-    let short = doubtful().replace("budget = \"2ms\"", "budget = \"3us\"");
+    let short = doubtful()
+        .replace("budget = \"2ms\"", "budget = \"3us\"")
+        .replace("cost = \"1.5ms\"", "cost = \"2us\"");
     let wide = SYSTEM.replacen("policy = \"fp\"", "policy = \"fp\"\ncpus = 64", 1);
     for (text, of, why) in [
         (&relative, "control", "relative to a folder"),

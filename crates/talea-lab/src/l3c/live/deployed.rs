@@ -165,6 +165,7 @@ fn system_text(trial: &Trial, folder: &Path, port: u16) -> anyhow::Result<String
     Ok(talea_system::write(&System {
         duration: trial.length,
         seed: trial.workload.seed,
+        modes: Vec::new(),
         roots: vec![root],
         chains: Vec::new(),
         expectations: Vec::new(),

@@ -178,7 +178,7 @@ fn claims(found: &[(Fig5Row, Responses)]) -> Vec<Claim> {
     let products: Vec<u64> = found.iter().map(|(row, _)| row.products).collect();
     let turns: Vec<u64> = found.iter().map(|(row, _)| row.turns).collect();
     // The CPU time of the other partition is its throughput at one speed of the CPU. This speed
-    // varies by 15 % between runs, and therefore the number of products, which is only shown. Stalls
+    // varies by 15 % between runs, and so does the number of products, which is only shown. Stalls
     // vary by more than the difference of two neighbours, so slots of 1 ms are compared with the
     // three longest.
     let shares: Vec<u64> = found.iter().map(|(row, _)| row.share_ppm).collect();

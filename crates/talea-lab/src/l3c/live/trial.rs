@@ -115,10 +115,16 @@ impl Trial {
             phases_known: false,
             surroundings: Environment::default(),
         };
-        let duration = self.length;
-        let seed = self.workload.seed;
-        let (chains, expectations, warnings) = (Vec::new(), Vec::new(), Vec::new());
-        let system = System { duration, seed, roots: vec![root], chains, expectations, warnings };
+        let (duration, seed) = (self.length, self.workload.seed);
+        let system = System {
+            duration,
+            seed,
+            modes: Vec::new(),
+            roots: vec![root],
+            chains: Vec::new(),
+            expectations: Vec::new(),
+            warnings: Vec::new(),
+        };
         let estimates = live_run::estimate_load(&system, duration, seed)?;
         let products = AtomicU64::new(0);
         let client = Client::start(port, begin, &self.requests, cpus.client)?;
