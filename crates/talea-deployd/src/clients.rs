@@ -3,19 +3,26 @@
 //! Only root and the user of this process connect: the socket has mode 0600, and the kernel's
 //! report about the peer is checked besides.
 
+use crate::log::log;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use talea_core::mutate;
+use std::time::Duration;
+use talea_core::{Monotonic, Span, mutate};
 use talea_deploy::text::frames::{Assembly, MAX_PACKET, packets};
 use talea_deploy::text::message::Answer;
+use talea_os::clock;
 use talea_os::peer;
 use talea_os::seqpacket::{self, Listener};
 
 /// Maximum number of connections. A further one closes the oldest.
 pub(crate) const MAX_CLIENTS: usize = 64;
+/// Pause after a connection that can neither be accepted nor closed.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Minimum time between two lines about connections that are not accepted.
+const LOG_PERIOD: Span = Span::from_ns(60_000_000_000);
 
 /// Connections by their numbers.
 #[derive(Debug)]
@@ -25,6 +32,8 @@ pub(crate) struct Clients {
     next: u64,
     /// Descriptor that makes room for a connection which is closed at once.
     spare: Option<File>,
+    /// Time of the last line about such a connection.
+    logged: Option<Monotonic>,
 }
 
 #[derive(Debug)]
@@ -37,7 +46,7 @@ struct Client {
 
 impl Clients {
     pub(crate) fn new(listener: Listener) -> Clients {
-        Clients { listener, open: BTreeMap::new(), next: 0, spare: spare() }
+        Clients { listener, open: BTreeMap::new(), next: 0, spare: spare(), logged: None }
     }
 
     /// Returns the listener, for `epoll`.
@@ -46,19 +55,16 @@ impl Clients {
     }
 
     /// Accepts the next connection. Returns its number and its socket.
-    ///
-    /// Without a free descriptor the connection is closed: a listener with a waiting connection
-    /// stays readable, so the loop would never wait again.
     pub(crate) fn accept(&mut self) -> io::Result<Option<(u64, BorrowedFd<'_>)>> {
-        let accepted = self.listener.accept().inspect_err(|error| {
-            let exhausted = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
-            if mutate!("deployd-spare", exhausted.contains(&error.raw_os_error()), false) {
-                drop(self.spare.take());
-                drop(self.listener.accept());
-                self.spare = spare();
+        let exhausted = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
+        let accepted = match self.listener.accept() {
+            Err(error) if exhausted.contains(&error.raw_os_error()) => {
+                mutate!("deployd-spare", self.refuse(&error));
+                return Ok(None);
             }
-        });
-        let Some(socket) = accepted? else { return Ok(None) };
+            accepted => accepted?,
+        };
+        let Some(socket) = accepted else { return Ok(None) };
         let uid = peer::user(&socket)?;
         let own = rustix::process::geteuid().as_raw();
         if uid != 0 && uid != own {
@@ -75,6 +81,23 @@ impl Clients {
             Client { socket, assembly: Assembly::default(), unsent: VecDeque::new() },
         );
         Ok(self.open.get(&number).map(|client| (number, client.socket.as_fd())))
+    }
+
+    /// Closes the next connection, for want of a descriptor. A listener with a waiting connection
+    /// stays readable, so the loop would otherwise never wait again.
+    fn refuse(&mut self, error: &io::Error) {
+        drop(self.spare.take());
+        let is_closed = self.listener.accept().is_ok();
+        self.spare = spare();
+        if !is_closed {
+            // The limit is below the number of the spare descriptor.
+            std::thread::sleep(PAUSE);
+        }
+        let now = clock::now();
+        if self.logged.is_none_or(|at| now.saturating_since(at) >= LOG_PERIOD) {
+            log(&format!("a connection is not accepted: {error}"));
+            self.logged = Some(now);
+        }
     }
 
     /// Receives packets of a connection. Returns a message if it is complete. A connection that has

@@ -1,6 +1,7 @@
 //! Environment of a test: a folder, the lock of the machine, a watchdog, and the programs under
 //! test.
 
+use crate::kernel;
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,9 @@ impl Bench {
         // A test that failed has poisoned nothing but itself.
         let turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let machine = lock_machine();
+        if kernel::is_root() {
+            kernel::mend_deadline_bandwidth();
+        }
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir()
             .join(format!("talea-kernel-{}-{number}-{name}", std::process::id()));

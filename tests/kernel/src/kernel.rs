@@ -1,6 +1,7 @@
 //! Kernel state of threads, and the capabilities of this machine.
 
 use std::process::Command;
+use std::time::Duration;
 use talea_core::CpuSet;
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::sysinfo::{SystemInfo, dl_bandwidth, rt_group_of};
@@ -80,6 +81,23 @@ pub fn deadline_bandwidth_of(cpu: u32) -> Option<i64> {
         }
     });
     dl_bandwidth()?.iter().find(|entry| entry.cpu == cpu).map(|entry| entry.total)
+}
+
+/// Lets the kernel compute its deadline bandwidth again if that is below zero. A cpuset that
+/// changes within a period of the end of a deadline thread makes it so, at least up to Linux 7.2.
+/// The kernel then refuses every small reservation until the next rebuild of its domains.
+pub fn mend_deadline_bandwidth() {
+    const LONGEST_PERIOD: Duration = Duration::from_secs(1);
+    const KNOB: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+    let bandwidth = dl_bandwidth().unwrap_or_default();
+    if bandwidth.iter().all(|entry| entry.total >= 0) {
+        return;
+    }
+    println!("the kernel's deadline bandwidth is below zero: {bandwidth:?}");
+    // A rebuild within a period of such an end would be wrong again.
+    std::thread::sleep(LONGEST_PERIOD);
+    let value = std::fs::read(KNOB).expect("Linux");
+    std::fs::write(KNOB, value).expect("root may");
 }
 
 /// Returns the online CPUs of this machine.

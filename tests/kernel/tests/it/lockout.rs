@@ -244,7 +244,8 @@ impl Rounds {
     fn check(&self, what: &str, quiet: &Rounds) {
         assert_eq!((quiet.failed, self.failed), (0, 0), "{what}: some were not served: {self:?}");
         assert!(self.median <= 10 * quiet.median, "{what}: {self:?}, quiet {quiet:?}");
-        assert!(self.p99 <= 10 * quiet.p99, "{what}: {self:?}, quiet {quiet:?}");
+        // At worst each of some 40 other users has a turn before.
+        assert!(self.p99 <= 20 * quiet.p99, "{what}: {self:?}, quiet {quiet:?}");
     }
 }
 

@@ -3,11 +3,13 @@
 use super::{SLEEP, ms};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use talea_deploy::text::message::Ask;
 use talea_kernel_tests::deployd::{Deployd, task};
 use talea_kernel_tests::{ALICE, Bench, kernel, needs_root};
+use talea_os::seqpacket;
 
 /// Returns the words after a key in `/proc/PID/FILE`.
 pub(super) fn field(pid: i32, file: &str, key: &str) -> Vec<String> {
@@ -65,10 +67,15 @@ fn d20_without_a_descriptor_a_connection_is_closed_and_the_daemon_waits() {
         let set = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status();
         assert!(set.expect("prlimit").success());
     };
-    // Every number is at least the limit.
-    set_limit("3");
+    let used = |number: &u32| Path::new(&format!("/proc/{pid}/fd/{number}")).exists();
+    let lowest = (0..1 << 16).find(|number| !used(number)).expect("a number");
+    set_limit(&lowest.to_string());
     let refused = deployd.try_ask(&Ask::Status);
     assert!(refused.is_err(), "{refused:?}");
+    // Every descriptor has a higher number than the limit: the connection has to wait.
+    set_limit("3");
+    let waiting = seqpacket::connect(&deployd.runtime().join("socket"), Duration::from_secs(5));
+    let waiting = waiting.expect("a place in the queue");
     let ticks = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("stat");
         let fields = stat.rsplit(')').next().expect("fields").split(' ').skip(12).take(2);
@@ -78,7 +85,9 @@ fn d20_without_a_descriptor_a_connection_is_closed_and_the_daemon_waits() {
     std::thread::sleep(Duration::from_millis(500));
     let (used, passed) = (ticks() - before, from.elapsed().as_millis() as u64 / 10);
     assert!(used < passed / 2, "{used} of {passed} hundredths of a second");
+    drop(waiting);
     set_limit(&soft);
+    assert!(deployd.log().matches("a connection is not accepted").count() <= 2);
     assert_eq!(deployd.running("control"), program);
 }
 
@@ -105,13 +114,13 @@ fn d20_an_unprivileged_user_reaches_nothing() {
     let own = Command::new("/usr/bin/python3").args(["-c", code]).arg(&socket).status();
     assert_eq!((tried.expect("python").code(), own.expect("python").code()), (Some(13), Some(0)));
     // A connection that sends nothing of a request is closed, and disturbs no other one.
-    let open = talea_os::seqpacket::connect(&socket, Duration::from_secs(5));
+    let open = seqpacket::connect(&socket, Duration::from_secs(5));
     let open = open.expect("a connection");
-    talea_os::seqpacket::send(&open, b"\x07nonsense", None).expect("a packet");
+    seqpacket::send(&open, b"\x07nonsense", None).expect("a packet");
     let drained = Ask::Drain { task: None, within: ms(5_000) };
     assert_eq!(deployd.change(&drained), Some(1));
     let mut byte = [0; 8];
-    let end = talea_os::seqpacket::recv_waiting(&open, &mut byte).expect("an end");
+    let end = seqpacket::recv_waiting(&open, &mut byte).expect("an end");
     assert_eq!(end.len, 0);
     assert!(!kernel::exists(0));
 }
