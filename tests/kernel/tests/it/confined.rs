@@ -5,6 +5,7 @@ use crate::tasks::{owned_by, ranked, reserved, with};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use talea_core::CpuSet;
 use talea_kernel_tests::{
     ALICE, Agent, Bench, Client, Daemon, eventually, kernel, needs, needs_root,
@@ -29,8 +30,9 @@ fn configured(edf: &str) -> String {
 }
 
 /// Returns the mount point of the cgroup v1 cpusets, on a machine without partitions; otherwise
-/// `None`.
+/// `None`. No deadline thread of an earlier test, of any program, has ended within its last period.
 fn undivided() -> Option<PathBuf> {
+    std::thread::sleep(Duration::from_millis(200));
     let machine = SystemInfo::probe().expect("this machine");
     match &machine.cgroups.cpuset {
         Hierarchy::V1(at) if machine.online.len() >= 2 && machine.is_one_domain() => {
